@@ -1,0 +1,72 @@
+"""What the cascade says of itself: the material of /health, `everosd status` and /metrics."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Phase = Literal["starting", "reconciling", "ready", "stopping"]
+
+
+class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How far one index has followed the ledger."""
+
+    lsn: int
+    """Checkpoint: every change up to here is searchable."""
+    behind: int
+    """Changes in the ledger that are not in the index yet."""
+    documents: int
+    age_s: float
+    """Seconds since the last progress while there is something to do; 0 when there is nothing."""
+    state: str = "ok"
+    """`ok`, `rebuilding` or `failing`."""
+    progress: tuple[int, int] | None = None
+    """(done, total) documents of a rebuild in progress."""
+    error: str = ""
+
+
+class FileProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that is not read as it should be, and why."""
+
+    path: str
+    reason: str
+    line: int | None = None
+    kind: str = "warning"
+    """`error` (frontmatter or bytes do not parse), `warning` (entry level), `unreadable` (permissions, I/O),
+    `duplicate` (same id in two places), `conflict` (sync conflict copy), `stray` (not in a place that is read),
+    `link` (leaves the root)."""
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """A snapshot, cheap to take at any time from the event loop."""
+
+    phase: Phase
+    lsn: int
+    files_on_disk: int
+    """Memory files the last scan saw."""
+    files_indexed: int
+    entries: int
+    """Live entries in the ledger."""
+    pending: int
+    """Paths noticed and not in the ledger plus ledger changes not in every index."""
+    failed_retryable: int
+    failed_permanent: int
+    problems: tuple[FileProblem, ...]
+    """At most 200, errors first."""
+    n_problems: int
+    alarm: str = ""
+    """Why deletions are held back (mass deletion, vanished root), with what to type; empty: all is well."""
+    watch_mode: str = "inotify"
+    """`inotify` or `polling`."""
+    watch_healthy: bool = True
+    watch_reason: str = ""
+    scan_age_s: float = 0.0
+    """Seconds since the last full comparison with the disk."""
+    done: int = 0
+    total: int = 0
+    """Files compared of the start-up or rebuild pass in progress."""
+    projections: dict[str, ProjectionStatus] = {}
+    owners: int = 0
+    stalled: tuple[str, ...] = ()
+    """Names of loops without progress for too long."""

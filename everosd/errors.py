@@ -1,0 +1,109 @@
+"""The errors of everosd: one root, branches by what the caller can do about it.
+
+Constructors take data and build the sentence; `hint` says what to type next; the cause stays in `__cause__`.
+"""
+
+from __future__ import annotations
+
+
+class EverosdError(Exception):
+    """Root of all errors that everosd raises on purpose."""
+
+    hint: str = ""
+    """What the person can do, as an imperative sentence; empty where there is nothing to do."""
+
+
+class ConfigError(EverosdError):
+    """The TOML or an environment variable is wrong; the settings in force stay."""
+
+    def __init__(self, file: str, key: str, reason: str, *, line: int | None = None, hint: str = "") -> None:
+        """Name the file, the dotted key (may be empty) and what is wrong with it."""
+        where = file if line is None else f"{file}:{line}"
+        super().__init__(f"{where}: {key}: {reason}" if key else f"{where}: {reason}")
+        self.file, self.key, self.reason, self.line = file, key, reason, line
+        self.hint = hint or f"correct {file} and save it"
+
+
+class RootError(EverosdError):
+    """The memory root cannot be used: missing, unreadable, not a directory, on a vanished mount."""
+
+    def __init__(self, root: str, reason: str, *, hint: str = "") -> None:
+        """Name the root and what is wrong with it."""
+        super().__init__(f"{root}: {reason}")
+        self.root, self.reason, self.hint = root, reason, hint
+
+
+class LockHeld(EverosdError):
+    """Another daemon serves this root."""
+
+    def __init__(self, root: str, *, pid: int | None, port: int | None) -> None:
+        """Name the holder as far as its lock file tells."""
+        holder = "another process" if pid is None else f"everosd with pid {pid}"
+        at = "" if port is None else f" on port {port}"
+        super().__init__(f"{root} is already served by {holder}{at}")
+        self.root, self.pid, self.port = root, pid, port
+        self.hint = "use that daemon, or stop it first" + ("" if pid is None else f" (kill {pid})")
+
+
+class PortTaken(EverosdError):
+    """The address to listen on is in use or not allowed."""
+
+    def __init__(self, host: str, port: int, reason: str) -> None:
+        """Name the address and what the system said."""
+        super().__init__(f"cannot listen on {host}:{port}: {reason}")
+        self.host, self.port = host, port
+        self.hint = f"stop what listens on port {port}, or choose another with --port or [api] port"
+
+
+class LogError(EverosdError):
+    """A file of the log cannot be read or written; other files go on."""
+
+    def __init__(self, path: str, reason: str, *, line: int | None = None, hint: str = "") -> None:
+        """Name the file, the 1-based line where one is known, and the reason."""
+        super().__init__(f"{path}: {reason}" if line is None else f"{path}:{line}: {reason}")
+        self.path, self.reason, self.line, self.hint = path, reason, line, hint
+
+
+class EntryParseError(LogError):
+    """A part of a file is not of the grammar; it is reported, other entries continue."""
+
+
+class WriteRefused(LogError):
+    """The daemon will not touch this file: broken frontmatter, no permission, read-only or full disk."""
+
+
+class StoreError(EverosdError):
+    """The ledger cannot be read or written."""
+
+
+class SchemaTooNew(StoreError):
+    """The ledger was made by a newer everosd; this one refuses to start."""
+
+    def __init__(self, found: int, known: int) -> None:
+        """Name both versions."""
+        super().__init__(f"the ledger has schema {found}, this everosd knows up to {known}")
+        self.found, self.known = found, known
+        self.hint = "install the newer everosd, or move .index/ away to rebuild it from the Markdown"
+
+
+class DerivedIndexError(EverosdError):
+    """An index is damaged or out of step: rebuild that index, never touch the Markdown."""
+
+    def __init__(self, index: str, reason: str, *, lsn: int | None = None) -> None:
+        """Name the index and what is wrong; `lsn` is how far it had come, where known."""
+        super().__init__(f"index {index}: {reason}")
+        self.index, self.reason, self.lsn = index, reason, lsn
+        self.hint = "it is rebuilt from the ledger by itself; `everosd rebuild` does it at once"
+
+
+class RequestError(EverosdError):
+    """A request cannot be answered as asked: the caller must change it."""
+
+    def __init__(self, message: str, *, field: str = "") -> None:
+        """Say what is wrong; `field` is the dotted name of the field at fault, put at the end of the message."""
+        super().__init__(f"{message}: {field}" if field else message)
+        self.field = field
+
+
+class NotFound(EverosdError):
+    """What was named does not exist in that scope."""

@@ -1,0 +1,322 @@
+"""The kinds of memory: one struct and one row in the table each."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+WrittenAs = Literal["replaced", "appended"]
+"""`replaced`: people edit the file, the daemon swaps in a whole new one; `appended`: only machines write it."""
+
+
+class Episode(msgspec.Struct, frozen=True, kw_only=True):
+    """What a stretch of conversation was about, for one person."""
+
+    owner_id: str = ""
+    session_id: str | None = None
+    """None on a merged narrative."""
+    timestamp: str = ""
+    parent_type: str = ""
+    """`memcell` for a conversation, `cluster` for a consolidation."""
+    parent_id: str = ""
+    sender_ids: tuple[str, ...] = ()
+    subject: str = ""
+    summary: str = ""
+    content: str = ""
+
+
+class AtomicFact(msgspec.Struct, frozen=True, kw_only=True):
+    """One statement taken from an Episode."""
+
+    owner_id: str = ""
+    session_id: str | None = None
+    timestamp: str = ""
+    parent_type: str = ""
+    parent_id: str = ""
+    """Entry id of the Episode."""
+    fact: str = ""
+
+
+class Foresight(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is expected to hold for a while."""
+
+    owner_id: str = ""
+    session_id: str | None = None
+    timestamp: str = ""
+    parent_type: str = ""
+    parent_id: str = ""
+    start_time: str = ""
+    end_time: str = ""
+    duration_days: str = ""
+    foresight: str = ""
+    evidence: str = ""
+
+
+class AgentCase(msgspec.Struct, frozen=True, kw_only=True):
+    """One task an agent worked on, and how."""
+
+    owner_id: str = ""
+    session_id: str = ""
+    timestamp: str = ""
+    parent_type: str = ""
+    parent_id: str = ""
+    quality_score: float = 0.0
+    task_intent: str = ""
+    approach: str = ""
+    key_insight: str | None = None
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True):
+    """A typed memory: what an agent or a person asked to be remembered under a path."""
+
+    owner_id: str = ""
+    session_id: str | None = None
+    timestamp: str = ""
+    memory_type: str = "episodic"
+    importance: float = 0.5
+    confidence: float = 0.7
+    status: str = "active"
+    expires_at: str | None = None
+    path: str = ""
+    semantic_key: str = ""
+    promotion_key: str = ""
+    subject: str = ""
+    content: str = ""
+
+
+class LifecycleRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A change of status or importance, a version before an update, or an audit record."""
+
+    timestamp: str = ""
+    action: str = ""
+    """What happened: `decay`, `expire`, `archive`, `update`, `conflict`, …"""
+    target: str = ""
+    """Entry id that it happened to."""
+    field: str = ""
+    base: str = ""
+    """The inline value that the row was made on; the row is void once the entry says otherwise."""
+    value: str = ""
+    reason: str = ""
+    before: str = ""
+    """Text of the entry before the change, where it is kept."""
+
+
+class ClusterRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry joined a cluster, or a consolidation of one was completed or rolled back."""
+
+    timestamp: str = ""
+    event: str = ""
+    """`joined`, `completed` or `rolled_back`."""
+    cluster_id: str = ""
+    member_id: str = ""
+    member_type: str = ""
+    similarity: str = ""
+    """Cosine with the centroid when it joined."""
+    report_id: str = ""
+    mode: str = ""
+    source_members: str = ""
+    """JSON `[{member_id, member_type}]` of a consolidation."""
+    source_count: int = 0
+    merged_entry_id: str = ""
+    deprecated_fact_count: int = 0
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """One message as it arrived."""
+
+    type: str = "message"
+    message_id: str = ""
+    """`m_<session>_<ms>_<idx>`."""
+    sender_id: str = ""
+    sender_name: str | None = None
+    role: str = ""
+    timestamp: str = ""
+    tool_calls: str = ""
+    """JSON, as it arrived; empty without tool calls."""
+    tool_call_id: str | None = None
+    duplicate_of: str = ""
+    text: str = ""
+
+
+class Segment(msgspec.Struct, frozen=True, kw_only=True):
+    """A stretch of a session cut for extraction (`segment`), or its closing row (`done`)."""
+
+    type: str = "segment"
+    memcell_id: str = ""
+    """`mc_<12 hex>`."""
+    timestamp: str = ""
+    message_ids: tuple[str, ...] = ()
+    state: str = ""
+    """`open` when cut, `done` when everything extracted from it is on disk."""
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a person, as one file; everything is in the frontmatter, the body is the summary."""
+
+    id: str = ""
+    user_id: str = ""
+    summary: str = ""
+
+
+class AgentSkill(msgspec.Struct, frozen=True, kw_only=True):
+    """A procedure that an agent learned; the body is the procedure."""
+
+    id: str = ""
+    agent_id: str = ""
+    name: str = ""
+    description: str = ""
+    confidence: float = 0.0
+    maturity_score: float = 0.0
+    source_case_ids: tuple[str, ...] = ()
+    cluster_id: str = ""
+
+
+class Kind(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of the table of kinds: where files of the kind live and how they read."""
+
+    name: str
+    struct: type[msgspec.Struct]
+    """Typed view of an entry: inline fields by name, sections by snake_case title."""
+    prefix: str = ""
+    """Entry id prefix; empty for kinds that are one file each."""
+    owners: tuple[str, ...]
+    """Owner types that have it, first the one that a prefix stands for."""
+    folder: str = ""
+    """Folder below the owner's; empty: the owner's folder itself."""
+    stem: str = ""
+    """Daily log file names are `<stem>-<YYYY-MM-DD>.md`; whole files are named `<stem>.md`."""
+    file_type: str = ""
+    """`type` and `file_type` in the frontmatter."""
+    sections: tuple[str, ...] = ()
+    """Titles of the `###` sections in the order written; the last one takes everything to the close."""
+    written: WrittenAs = "replaced"
+    is_whole_file: bool = False
+    """One entry per file, its fields in the frontmatter and its text in the body."""
+    takes_hand_text: bool = False
+    """Text outside markers is an entry too."""
+    is_searchable: bool = True
+    """Goes to the text index."""
+
+
+KINDS: tuple[Kind, ...] = (
+    Kind(
+        name="episode",
+        struct=Episode,
+        prefix="ep",
+        owners=("user",),
+        folder="episodes",
+        stem="episode",
+        file_type="episode_daily",
+        sections=("Subject", "Summary", "Content"),
+        takes_hand_text=True,
+    ),
+    Kind(
+        name="atomic_fact",
+        struct=AtomicFact,
+        prefix="af",
+        owners=("user",),
+        folder=".atomic_facts",
+        stem="atomic_fact",
+        file_type="atomic_fact_daily",
+        sections=("Fact",),
+        takes_hand_text=True,
+    ),
+    Kind(
+        name="foresight",
+        struct=Foresight,
+        prefix="fs",
+        owners=("user",),
+        folder=".foresights",
+        stem="foresight",
+        file_type="foresight_daily",
+        sections=("Foresight", "Evidence"),
+        takes_hand_text=True,
+    ),
+    Kind(
+        name="memory",
+        struct=Memory,
+        prefix="mem",
+        owners=("user", "agent"),
+        folder="memories",
+        stem="",
+        file_type="memory_daily",
+        sections=("Subject", "Content"),
+        takes_hand_text=True,
+    ),
+    Kind(
+        name="agent_case",
+        struct=AgentCase,
+        prefix="ac",
+        owners=("agent",),
+        folder=".cases",
+        stem="agent_case",
+        file_type="agent_case_daily",
+        sections=("TaskIntent", "Approach", "KeyInsight"),
+    ),
+    Kind(
+        name="lifecycle",
+        struct=LifecycleRow,
+        prefix="lc",
+        owners=("user", "agent"),
+        folder=".lifecycle",
+        stem="lifecycle",
+        file_type="lifecycle_daily",
+        sections=("Before",),
+        written="appended",
+        is_searchable=False,
+    ),
+    Kind(
+        name="cluster",
+        struct=ClusterRow,
+        prefix="ca",
+        owners=("user", "agent"),
+        folder=".clusters",
+        stem="cluster",
+        file_type="cluster_daily",
+        written="appended",
+        is_searchable=False,
+    ),
+    Kind(
+        name="message",
+        struct=Message,
+        prefix="ms",
+        owners=("session",),
+        stem="messages",
+        file_type="session_daily",
+        sections=("Text",),
+        written="appended",
+        is_searchable=False,
+    ),
+    Kind(
+        name="segment",
+        struct=Segment,
+        prefix="ms",
+        owners=("session",),
+        stem="messages",
+        file_type="session_daily",
+        written="appended",
+        is_searchable=False,
+    ),
+    Kind(
+        name="profile",
+        struct=Profile,
+        owners=("user",),
+        stem="user",
+        file_type="user_profile",
+        is_whole_file=True,
+    ),
+    Kind(
+        name="agent_skill",
+        struct=AgentSkill,
+        owners=("agent",),
+        folder="skills",
+        stem="SKILL",
+        file_type="agent_skill",
+        is_whole_file=True,
+    ),
+)
+"""Every kind. `message` and `segment` share a file: an entry whose inline `type` is `segment` is the latter."""
+
+BY_NAME: dict[str, Kind] = {kind.name: kind for kind in KINDS}
+BY_PREFIX: dict[str, Kind] = {kind.prefix: kind for kind in reversed(KINDS) if kind.prefix}

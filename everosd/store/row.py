@@ -1,0 +1,36 @@
+"""A row of the ledger as the stages above see it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from everosd import types
+
+
+class EntryRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One live entry: where it stands, what filters see of it, and its text."""
+
+    key: types.EntryKey
+    path: types.RelPath
+    line: int
+    """1-based line in the file."""
+    entry_id: types.EntryId
+    kind: str
+    form: str
+    owner: types.Owner
+    lsn: types.Lsn
+    session_id: str | None
+    timestamp_us: int
+    parent_type: str
+    parent_id: str
+    sender_ids: tuple[str, ...]
+    memory_type: str
+    memory_path: str
+    status: str
+    """`active`, `deprecated`, `expired`, `superseded`, `archived` or `deleted`, after successors."""
+    deprecated_by: str | None
+    expires_us: int | None
+    updated_us: int
+    """When the ledger last saw it change."""
+    raw: str
+    """The entry's own text; `log.parse.parse_entry(kind, entry_id, raw)` takes it apart again."""
