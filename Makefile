@@ -1,0 +1,99 @@
+# make demo    from a clean clone: see everosd find an edit
+# make test    all tests                 make quick   the tests that take no time
+# make check   format, lint, types, imports, documents
+# make bench   figures beside the budgets    make fuzz   make soak
+
+SHELL := /bin/sh
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+JOBS ?= 2
+# Where to put reports of `make bench` and data of `make soak`.
+OUT ?= bench/out
+
+.PHONY: help install dev demo test quick check format bench soak fuzz wheel clean
+.DELETE_ON_ERROR:
+
+help:
+	@sed -n 's/^# //p' Makefile | head -5
+
+# --- installation -----------------------------------------------------------------------------------------------------
+
+$(BIN)/python:
+	@command -v $(PYTHON) >/dev/null 2>&1 || { \
+	  echo "everosd needs Python 3.11 or newer, and there is no '$(PYTHON)' here." >&2; \
+	  echo "Install it (Debian, Ubuntu: apt-get install python3 python3-venv), or name yours: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "everosd needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) -V 2>&1)." >&2; \
+	  echo "Name a newer one: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "'$(PYTHON)' has no venv module, so no environment can be made." >&2; \
+	  echo "Install it (Debian, Ubuntu: apt-get install python3-venv) and type the same again." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	@echo "installing everosd into $(VENV) …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e . || $(MAKE) --no-print-directory pip-failed
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	@echo "installing everosd and what its tests need into $(VENV) …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' || $(MAKE) --no-print-directory pip-failed
+	@touch $@ $(VENV)/.installed
+
+.PHONY: pip-failed
+pip-failed:
+	@echo "" >&2
+	@echo "pip could not install everosd; its own words are above." >&2
+	@echo "Two usual reasons: the package index cannot be reached (then nothing here helps but a network or a mirror)," >&2
+	@if command -v $${CC:-cc} >/dev/null 2>&1; then \
+	  echo "or a package has no wheel for this Python ($$($(BIN)/python -V 2>&1)) and could not be compiled." >&2; \
+	else \
+	  echo "or a package has no wheel for this Python ($$($(BIN)/python -V 2>&1)) and there is no C compiler here" >&2; \
+	  echo "(Debian, Ubuntu: apt-get install build-essential)." >&2; \
+	fi
+	@exit 1
+
+install: $(VENV)/.installed
+dev: $(VENV)/.dev
+
+# --- see it work ------------------------------------------------------------------------------------------------------
+
+demo: $(VENV)/.installed
+	@$(BIN)/everosd demo
+
+# --- tests ------------------------------------------------------------------------------------------------------------
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+
+quick: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -m 'not slow' tests/unit tests/docs
+
+check: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/docs
+
+format: $(VENV)/.dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# --- figures and endurance --------------------------------------------------------------------------------------------
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m bench --out $(OUT)
+
+soak: $(VENV)/.dev
+	EVEROSD_SOAK=1 $(BIN)/python -m pytest -q --timeout 0 -m slow tests/process -k soak
+
+fuzz: $(VENV)/.dev
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q --timeout 0 tests/property
+
+wheel: $(VENV)/.dev
+	$(BIN)/python -m build --wheel --outdir dist .
+
+clean:
+	rm -rf build dist .demo .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,0 +1,14 @@
+"""The command line: arguments come in; text, JSON and an exit code go out.
+
+Commands talk to the daemon that serves the root where there is one, and work on the files under the root's lock where
+there is none, so that they never race it. Exit codes are the daemon's (`everosd.daemon`).
+"""
+
+from __future__ import annotations
+
+
+def main() -> None:
+    """Run `everosd` with the process's arguments and exit with its code."""
+    from everosd.cli import app
+
+    app.main()
