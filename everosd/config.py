@@ -1,0 +1,454 @@
+"""Settings: shipped defaults, everos.toml of the root and the environment → one frozen `Config`.
+
+`config/default.toml` is the only place with default values; the structs below say types and ranges. A misspelt key is
+refused with the nearest known one; keys that EverOS knows and everosd does not need are accepted and listed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import os
+import re
+import tomllib
+import zoneinfo
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, NoReturn, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from everosd import errors
+
+FILE_NAME = "everos.toml"
+ENV_PREFIX = "EVEROS_"
+ROOT_VARIABLE = "EVEROS_ROOT"
+DEFAULT_ROOT = "~/.everos"
+ENVIRONMENT = "environment"
+MAX_INTERVAL_S = 366 * 86_400.0
+"""Longer waits are mistakes of unit; they also overflow timers."""
+
+SectionT = TypeVar("SectionT", bound=msgspec.Struct)
+Seconds = Annotated[float, Meta(gt=0, le=MAX_INTERVAL_S)]
+
+
+class Secret:
+    """A text that must not be seen: `reveal()` gives it, everything else shows stars."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        """Keep `text`."""
+        self._text = text
+
+    def reveal(self) -> str:
+        """Return the text itself."""
+        return self._text
+
+    def __bool__(self) -> bool:
+        """Tell whether there is a text at all."""
+        return bool(self._text)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare by text, so that a reload notices a change."""
+        return isinstance(other, Secret) and self._text == other._text
+
+    def __hash__(self) -> int:
+        """Agree with equality."""
+        return hash(self._text)
+
+    def __repr__(self) -> str:
+        """Show that there is something, never what."""
+        return "'***'" if self._text else "''"
+
+    __str__ = __repr__
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[memory]`: how memory is read and shown."""
+
+    timezone: str
+    """IANA name of the zone of dates in file names, ids and answers."""
+
+    @property
+    def zone(self) -> zoneinfo.ZoneInfo:
+        """The zone itself; `load` has made sure that it exists."""
+        return zoneinfo.ZoneInfo(self.timezone)
+
+
+class Api(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[api]`: where HTTP is served and what it takes."""
+
+    host: Annotated[str, Meta(min_length=1)]
+    port: Annotated[int, Meta(ge=0, le=65_535)]
+    """0 means: the system chooses."""
+    max_body_bytes: Annotated[int, Meta(ge=1024, le=2**31 - 1)]
+    token: Secret
+    """Empty means: no request needs one."""
+
+
+class Sqlite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[sqlite]`: pragmas of the ledger."""
+
+    synchronous: Literal["OFF", "NORMAL", "FULL", "EXTRA"]
+    busy_timeout_ms: Annotated[int, Meta(ge=0, le=600_000)]
+    journal_size_limit_bytes: Annotated[int, Meta(ge=0, le=2**40)]
+    cache_size_kb: Annotated[int, Meta(ge=64, le=2**22)]
+
+
+class Watch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[watch]`: how changes on disk are noticed."""
+
+    mode: Literal["auto", "inotify", "polling"]
+    poll_interval_s: Seconds
+    scan_interval_s: Seconds
+    settle_ms: Annotated[int, Meta(ge=0, le=60_000)]
+
+
+class Index(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[index]`: what the indexes may use."""
+
+    text_heap_bytes: Annotated[int, Meta(ge=15_000_000, le=4_000_000_000)]
+    """Tantivy refuses less than 15 MB for a writer thread."""
+
+
+class Daemon(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[daemon]`: the process itself."""
+
+    drain_timeout_s: Seconds
+    stalled_after_s: Seconds
+
+
+class Log(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[log]`: what the daemon says of itself."""
+
+    level: Literal["debug", "info", "warning", "error"]
+    format: Literal["auto", "console", "json", "journald"]
+    repeat_window_s: Seconds
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that is set, checked, in force."""
+
+    root: Path
+    """The memory root, absolute, symlinks resolved."""
+    memory: Memory
+    api: Api
+    sqlite: Sqlite
+    watch: Watch
+    index: Index
+    daemon: Daemon
+    log: Log
+    ignored: tuple[str, ...] = ()
+    """Dotted keys and variables that EverOS knows and everosd does not need, sorted."""
+
+
+SECTIONS: dict[str, type[msgspec.Struct]] = {
+    "memory": Memory,
+    "api": Api,
+    "sqlite": Sqlite,
+    "watch": Watch,
+    "index": Index,
+    "daemon": Daemon,
+    "log": Log,
+}
+
+RELOADABLE = frozenset({"daemon.drain_timeout_s", "daemon.stalled_after_s", "log.level", "log.repeat_window_s"})
+"""Keys that are taken over without a restart: nothing that is open was built from them."""
+
+IGNORED: dict[str, frozenset[str]] = {
+    "memory": frozenset({"root"}),
+    "sqlite": frozenset({"journal_mode", "foreign_keys", "temp_store"}),
+    "index": frozenset({"backend"}),
+    **dict.fromkeys(
+        (
+            "lancedb",
+            "milvus",
+            "llm",
+            "decider",
+            "multimodal",
+            "embedding",
+            "rerank",
+            "boundary_detection",
+            "memorize",
+            "knowledge",
+            "clustering",
+            "cascade",
+            "observability",
+        ),
+        frozenset({"*"}),
+    ),
+}
+"""Of EverOS, accepted and not used; `*` stands for every key, and for tables below. `memory.root` cannot move the root
+that its own file lies in."""
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """One value that somebody set, and where."""
+
+    section: str
+    key: str
+    value: object
+    origin: str
+    """File or `environment`."""
+    name: str
+    """What the person wrote: a dotted key or the variable's name."""
+    line: int | None = None
+
+
+Origins = dict[tuple[str, str], Setting]
+"""Who set which key; keys that nobody set are not there."""
+
+
+def root_path(given: str | Path | None = None, environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the memory root: `given`, else `EVEROS_ROOT` (or `EVEROS_MEMORY__ROOT`), else `~/.everos`.
+
+    Absolute and resolved, so that a root reached through a symlink is the same root. It need not exist.
+    """
+    chosen = given or environ.get(ROOT_VARIABLE) or environ.get("EVEROS_MEMORY__ROOT") or DEFAULT_ROOT
+    try:
+        return Path(chosen).expanduser().resolve()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise errors.RootError(str(chosen), str(error), hint="name another folder with --root") from error
+
+
+def defaults(name: str = "default.toml") -> str:
+    """Return the text of a shipped default file (`default.toml`, `default_ome.toml`)."""
+    package = Path(__file__).parent
+    for folder in (package / "_config", package.parent / "config"):
+        if (path := folder / name).is_file():
+            return path.read_text(encoding="utf-8")
+    raise errors.ConfigError(name, "", "missing from this installation", hint="install everosd again")
+
+
+def load(root: Path, environ: Mapping[str, str] = os.environ, *, given: Mapping[str, object] | None = None) -> Config:
+    """Read all sources and return the settings in force.
+
+    `given` are dotted keys from the command line, above everything (`{"api.port": 0}`).
+
+    Raises:
+        ConfigError: names file, line and key of the first thing that is wrong.
+    """
+    values = tomllib.loads(defaults())
+    ignored: set[str] = set()
+    origins: Origins = {}
+    for setting in (*_from_file(root / FILE_NAME), *_from_environment(environ), *_from_arguments(given or {})):
+        if _is_ignored(setting):
+            ignored.add(setting.name)
+            continue
+        _require_known(setting)
+        values[setting.section][setting.key] = _value(setting)
+        origins[setting.section, setting.key] = setting
+    loaded = Config(
+        root=root,
+        memory=_section(Memory, "memory", values, origins),
+        api=_section(Api, "api", values, origins),
+        sqlite=_section(Sqlite, "sqlite", values, origins),
+        watch=_section(Watch, "watch", values, origins),
+        index=_section(Index, "index", values, origins),
+        daemon=_section(Daemon, "daemon", values, origins),
+        log=_section(Log, "log", values, origins),
+        ignored=tuple(sorted(ignored)),
+    )
+    _check_meaning(loaded, origins)
+    return loaded
+
+
+class Reload(msgspec.Struct, frozen=True, kw_only=True):
+    """What a second reading of the sources changed."""
+
+    config: Config
+    """In force from now on: the old settings with what could be taken over."""
+    applied: tuple[str, ...]
+    """Dotted keys that changed and are in force."""
+    waits_for_restart: tuple[str, ...]
+    """Dotted keys that changed and are not."""
+
+
+def merge(current: Config, fresh: Config) -> Reload:
+    """Take over from `fresh` what can change while the daemon runs."""
+    applied, waiting = [], []
+    result = current
+    for section in SECTIONS:
+        before, after = getattr(current, section), getattr(fresh, section)
+        for key in before.__struct_fields__:
+            if (value := getattr(after, key)) == getattr(before, key):
+                continue
+            name = f"{section}.{key}"
+            if name not in RELOADABLE:
+                waiting.append(name)
+                continue
+            applied.append(name)
+            changed = msgspec.structs.replace(getattr(result, section), **{key: value})
+            result = msgspec.structs.replace(result, **{section: changed})
+    result = msgspec.structs.replace(result, ignored=fresh.ignored)
+    return Reload(config=result, applied=tuple(applied), waits_for_restart=tuple(waiting))
+
+
+def dump(config: Config) -> dict[str, dict[str, object]]:
+    """Return all settings as plain values by section, secrets as stars: for `status`, `doctor` and people."""
+    return {
+        section: {
+            key: repr(value).strip("'") if isinstance(value, Secret) else value
+            for key, value in msgspec.structs.asdict(getattr(config, section)).items()
+        }
+        for section in SECTIONS
+    }
+
+
+def _from_file(path: Path) -> Iterator[Setting]:
+    """Yield what everos.toml sets; nothing where there is none."""
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        return
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise errors.ConfigError(str(path), "", "is not UTF-8", line=line, hint=f"save {path} as UTF-8") from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise errors.ConfigError(str(path), "", reason, hint=f"make {path} a file that you can read") from error
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        place = re.search(r"\(at line (\d+), column \d+\)|\(at end of document\)", str(error))
+        line = int(place[1]) if place and place[1] else text.count("\n") + 1
+        raise errors.ConfigError(str(path), "", f"is not TOML: {error}", line=line) from error
+    for section, table in tables.items():
+        if not isinstance(table, dict):
+            _refuse_bare_key(path, text, section)
+        for key, value in table.items():
+            yield Setting(
+                section=section,
+                key=key,
+                value=value,
+                origin=str(path),
+                name=f"{section}.{key}",
+                line=line_of(text, section, key),
+            )
+
+
+def _refuse_bare_key(path: Path, text: str, key: str) -> NoReturn:
+    """Refuse a key that stands before the first `[section]`."""
+    homes = [section for section, kind in SECTIONS.items() if key in kind.__struct_fields__]
+    hint = f"put it below [{homes[0]}]" if len(homes) == 1 else "put it below the [section] it belongs to"
+    raise errors.ConfigError(str(path), key, "stands outside any section", line=line_of(text, "", key), hint=hint)
+
+
+def _from_environment(environ: Mapping[str, str]) -> Iterator[Setting]:
+    """Yield what `EVEROS_<SECTION>__<KEY>` variables set; other `EVEROS_` variables are not settings."""
+    for name in sorted(environ):
+        section, has_key, key = name.removeprefix(ENV_PREFIX).lower().partition("__")
+        if name.startswith(ENV_PREFIX) and has_key:
+            yield Setting(section=section, key=key, value=environ[name], origin=ENVIRONMENT, name=name)
+
+
+def _from_arguments(given: Mapping[str, object]) -> Iterator[Setting]:
+    """Yield what the command line sets."""
+    for name, value in given.items():
+        section, _, key = name.partition(".")
+        yield Setting(section=section, key=key, value=value, origin="command line", name=name)
+
+
+def _is_ignored(setting: Setting) -> bool:
+    """Tell whether EverOS knows the key and everosd has no use for it."""
+    keys = IGNORED.get(setting.section, frozenset())
+    return "*" in keys or setting.key in keys
+
+
+def _require_known(setting: Setting) -> None:
+    """Refuse a section or key that nobody knows, with the nearest one that somebody does."""
+    kind = SECTIONS.get(setting.section)
+    if kind is None:
+        known: Iterable[str] = [*SECTIONS, *IGNORED]
+        what, wrong, shown = "section", setting.section, "[{}]"
+    else:
+        known = [*kind.__struct_fields__, *(IGNORED.get(setting.section, frozenset()))]
+        what, wrong, shown = "key", setting.key, "{}"
+        if setting.key in known:
+            return
+    near = difflib.get_close_matches(wrong, sorted(set(known)), n=1)
+    if near:
+        hint = f"did you mean {shown.format(near[0])}?"
+    else:
+        hint = f"known are {', '.join(shown.format(name) for name in sorted(set(known)))}"
+    raise errors.ConfigError(setting.origin, setting.name, f"unknown {what}; {hint}", line=setting.line, hint=hint)
+
+
+def _value(setting: Setting) -> object:
+    """Return the value as TOML would have it: variables are text and become numbers where numbers are asked for."""
+    if setting.origin != ENVIRONMENT:
+        return setting.value
+    kind = {field.name: field.type for field in msgspec.structs.fields(SECTIONS[setting.section])}[setting.key]
+    if kind is Secret:
+        return setting.value
+    try:
+        return msgspec.convert(setting.value, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise errors.ConfigError(ENVIRONMENT, setting.name, str(error), hint=f"correct or unset {setting.name}") from error
+
+
+def _section(kind: type[SectionT], name: str, values: Mapping[str, Any], origins: Origins) -> SectionT:
+    """Check one section; the first wrong value is named with the place it was set at."""
+    try:
+        return msgspec.convert(values[name], kind, dec_hook=_secret)
+    except msgspec.ValidationError as error:
+        reason, _, place = str(error).partition(" - at `$.")
+        key = re.split(r"[`.\[]", place, maxsplit=1)[0]
+        setting = origins.get((name, key))
+        if setting is None:
+            raise
+        raise _wrong(setting, reason) from error
+
+
+def _secret(kind: type, value: object) -> Secret:
+    """Make a secret of a text; anything else is of the wrong type, and is not shown."""
+    if kind is Secret and isinstance(value, str):
+        return Secret(value)
+    reason = "Expected `str`"
+    raise ValueError(reason)
+
+
+def _wrong(setting: Setting, reason: str) -> errors.ConfigError:
+    """Return the error for a value that does not fit."""
+    if setting.origin.endswith(FILE_NAME):
+        return errors.ConfigError(setting.origin, setting.name, reason, line=setting.line)
+    return errors.ConfigError(setting.origin, setting.name, reason, hint=f"correct or remove {setting.name}")
+
+
+def _check_meaning(config: Config, origins: Origins) -> None:
+    """Check what a type cannot say."""
+    try:
+        _ = config.memory.zone
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
+        near = difflib.get_close_matches(config.memory.timezone, sorted(zoneinfo.available_timezones()), n=1)
+        also = f"; did you mean {near[0]}?" if near else "; use an IANA name such as Europe/Berlin"
+        raise _wrong(origins["memory", "timezone"], f"no such time zone: {config.memory.timezone}{also}") from error
+    if not config.api.token and not is_loopback(config.api.host):
+        raise _wrong(origins["api", "host"], f"{config.api.host} is not loopback, and no api.token is set")
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine can reach `host` (a name other than `localhost` counts as reachable)."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def line_of(text: str, section: str, key: str) -> int | None:
+    """Return the 1-based line of `key` in `[section]` of a TOML text, as well as it can be told without its grammar."""
+    current = ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := re.match(r"\s*\[+\s*([^\]]+?)\s*\]+", line):
+            current = header[1].replace('"', "").replace("'", "")
+            if current == f"{section}.{key}":
+                return number
+        elif assignment := re.match(r"""\s*([\w."'-]+)\s*=""", line):
+            name = assignment[1].replace('"', "").replace("'", "")
+            full = f"{current}.{name}" if current else name
+            wanted = f"{section}.{key}" if section else key
+            if full == wanted or full.startswith(f"{wanted}."):
+                return number
+    return None
