@@ -386,7 +386,9 @@ def _value(setting: Setting) -> object:
     try:
         return msgspec.convert(setting.value, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise errors.ConfigError(ENVIRONMENT, setting.name, str(error), hint=f"correct or unset {setting.name}") from error
+        raise errors.ConfigError(
+            ENVIRONMENT, setting.name, str(error), hint=f"correct or unset {setting.name}"
+        ) from error
 
 
 def _section(kind: type[SectionT], name: str, values: Mapping[str, Any], origins: Origins) -> SectionT:
