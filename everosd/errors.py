@@ -96,6 +96,16 @@ class DerivedIndexError(EverosdError):
         self.hint = "it is rebuilt from the ledger by itself; `everosd rebuild` does it at once"
 
 
+class IndexUnavailable(EverosdError):
+    """An index cannot be read or written now (permission, I/O, full disk): nothing was wiped, try again later."""
+
+    def __init__(self, index: str, reason: str) -> None:
+        """Name the index and what the system said."""
+        super().__init__(f"index {index}: {reason}")
+        self.index, self.reason = index, reason
+        self.hint = "free space or mend the permissions of .index/; it is taken up again by itself"
+
+
 class RequestError(EverosdError):
     """A request cannot be answered as asked: the caller must change it."""
 

@@ -15,6 +15,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 
     key: types.EntryKey
     owner: types.Owner
+    entry_id: str = ""
+    """Id of the entry within its owner: what its facts have as `parent_id`. Facts lift their episode only with it."""
     kind: str
     """Name of the entry's kind, e.g. `episode`."""
     status: str
