@@ -1,0 +1,200 @@
+"""Work on the whole root, asked for by the command line: answered to this machine only, with progress as it goes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import msgspec
+import structlog
+from litestar import response
+
+from everosd.api import errors as wire
+from everosd.api import guard, reply, schema, services
+
+NDJSON = "application/x-ndjson"
+PROGRESS_S = 0.2
+"""Shortest time between two progress lines."""
+KEEPALIVE_S = 5.0
+"""A line is sent after this long even where nothing got on, so that a client can tell slow from dead."""
+
+Progress = Callable[..., None]
+"""`progress(done, total, what="")`, as often as the work likes."""
+Work = Callable[[Progress], Awaitable[object]]
+
+log = structlog.get_logger()
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One progress line."""
+
+    done: int
+    total: int
+    """0 while nobody knows yet."""
+    what: str = ""
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """The last line of work that succeeded."""
+
+    result: object
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """The last line of work that did not."""
+
+    error: schema.FailureBody
+
+
+class Admin:
+    """Handlers of the admin routes. One piece of work runs at a time, and goes on when who asked for it leaves."""
+
+    def __init__(self, given: services.Services) -> None:
+        """Answer from `given`."""
+        self._given = given
+        self._running: tuple[str, asyncio.Task[object]] | None = None
+
+    async def status(self, request: reply.Request) -> reply.Response:
+        """Answer GET admin/status: what the cascade says of itself."""
+        reply.called(request, "admin/status")
+        _require_local(request)
+        return reply.success(request, self._given.cascade.status())
+
+    async def rebuild(self, request: reply.Request) -> response.Stream:
+        """Answer POST admin/rebuild: read all Markdown again, make every index anew; accepts what the disk shows."""
+        await self._body(request, "rebuild", schema.REBUILD)
+
+        async def work(progress: Progress) -> object:
+            return await self._given.cascade.rebuild(progress)
+
+        return self._stream("rebuild", work)
+
+    async def verify(self, request: reply.Request) -> response.Stream:
+        """Answer POST admin/verify: compare every index with what the Markdown says."""
+        await self._body(request, "verify", schema.VERIFY)
+
+        async def work(progress: Progress) -> object:
+            return await self._given.cascade.verify(progress)
+
+        return self._stream("verify", work)
+
+    async def adopt(self, request: reply.Request) -> response.Stream:
+        """Answer POST admin/adopt: give hand-written entries their markers."""
+        asked = await self._body(request, "adopt", schema.ADOPT)
+
+        async def work(progress: Progress) -> object:
+            del progress
+            return await self._given.cascade.adopt(asked.path)
+
+        return self._stream("adopt", work)
+
+    async def reconcile(self, request: reply.Request) -> response.Stream:
+        """Answer POST admin/reconcile: compare with the disk now and wait until all of it is searchable."""
+        asked = await self._body(request, "reconcile", schema.RECONCILE)
+
+        async def work(progress: Progress) -> object:
+            cascade = self._given.cascade
+            if asked.accept_deletions:
+                cascade.accept_deletions()
+            now = cascade.status()
+            progress(now.done, now.total, "comparing with the disk")
+            await cascade.reconcile(asked.reason)
+            await cascade.settled(asked.timeout_s)
+            return cascade.status()
+
+        return self._stream("reconcile", work)
+
+    async def stop(self) -> None:
+        """Cancel what runs and wait until it has ended; the work itself can be taken up again."""
+        if self._running is not None:
+            _, task = self._running
+            task.cancel()
+            await asyncio.wait({task})
+
+    async def _body(
+        self, request: reply.Request, route: str, decoder: msgspec.json.Decoder[schema.DecodedT]
+    ) -> schema.DecodedT:
+        """Return the body of an admin request, `{}` where there is none."""
+        reply.called(request, f"admin/{route}")
+        _require_local(request)
+        return schema.decode(decoder, await request.body() or b"{}")
+
+    def _stream(self, name: str, work: Work) -> response.Stream:
+        """Start the work and return its progress as a stream.
+
+        Raises:
+            wire.Conflict: Something else runs.
+        """
+        if self._running is not None and not self._running[1].done():
+            message = f"{self._running[0]} is running; wait until it has ended"
+            raise wire.Conflict(message)
+        steps = _Steps()
+        task = asyncio.get_running_loop().create_task(_run(name, work, steps), name=f"admin {name}")
+        self._running = (name, task)
+        return response.Stream(_lines(task, steps), media_type=NDJSON)
+
+
+class _Steps:
+    """The newest progress of some work, and a bell."""
+
+    def __init__(self) -> None:
+        self.newest = Step(done=0, total=0)
+        self.bell = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    def __call__(self, done: int, total: int, what: str = "") -> None:
+        """Take a step; from any thread."""
+        self._loop.call_soon_threadsafe(self._set, Step(done=done, total=total, what=what))
+
+    def _set(self, step: Step) -> None:
+        self.newest = step
+        self.bell.set()
+
+
+async def _run(name: str, work: Work, steps: _Steps) -> object:
+    """Do the work; what fails is logged here, because who asked may have left."""
+    try:
+        return Result(result=await work(steps))
+    except Exception as error:
+        answer = wire.answer(error)
+        if answer.is_fault:
+            log.exception("admin_work_failed", work=name)
+        return Failure(error=schema.FailureBody(code=answer.code, message=answer.message, hint=wire.hint(error)))
+    finally:
+        steps.bell.set()
+
+
+async def _lines(task: asyncio.Task[object], steps: _Steps) -> AsyncIterator[bytes]:
+    """Yield progress lines, the newest only, then the last line."""
+    shown: Step | None = None
+    while not task.done():
+        try:
+            async with asyncio.timeout(KEEPALIVE_S):
+                await steps.bell.wait()
+        except TimeoutError:
+            shown = None
+        steps.bell.clear()
+        if not task.done() and steps.newest != shown:
+            shown = steps.newest
+            yield schema.ENCODER.encode(shown) + b"\n"
+            await asyncio.wait({task}, timeout=PROGRESS_S)
+    try:
+        last = await task
+    except asyncio.CancelledError:
+        body = schema.FailureBody(code="CONFLICT", message="the daemon is stopping", hint="ask again when it is back")
+        last = Failure(error=body)
+    yield schema.ENCODER.encode(last) + b"\n"
+
+
+def _require_local(request: reply.Request) -> None:
+    """Refuse what does not come from this machine.
+
+    Raises:
+        wire.Forbidden: It comes from another machine, or through a proxy that may speak for one.
+    """
+    client = request.scope["client"]
+    is_local = client is None or guard.is_loopback(client[0])
+    if not is_local or guard.is_forwarded(request.scope["headers"]):
+        message = "admin routes answer to this machine only"
+        raise wire.Forbidden(message)
+

@@ -1,0 +1,168 @@
+"""The outermost layer: request ids, who may ask, how much they may send, and what is counted.
+
+It stands around the whole application, so that unknown routes and refused requests have ids and are counted too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ipaddress
+import urllib.parse
+import uuid
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import structlog
+
+from everosd import clock as clocks
+from everosd.api import errors as wire
+from everosd.api import metrics
+
+Scope = Any
+Message = dict[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+DRAIN_BYTES = 64 * 1024 * 1024
+"""How much of a body that is too large is read and thrown away: a client that is still writing when the connection
+closes sees a reset instead of the 413."""
+
+DRAIN_S = 5.0
+"""How long that may take."""
+
+LOCAL_NAMES = frozenset({"localhost", "localhost.localdomain"})
+"""Names that cannot be made to point here by somebody else's DNS. Addresses cannot be rebound either."""
+
+log = structlog.get_logger()
+
+
+class Guard:
+    """An ASGI application around another."""
+
+    def __init__(
+        self, app: App, *, counted: metrics.Metrics, clock: clocks.Clock, host: str, max_body_bytes: int, token: str
+    ) -> None:
+        """Stand around `app`; `host` is the configured address, which may be asked for by that name."""
+        self._app = app
+        self._metrics = counted
+        self._clock = clock
+        self._names = LOCAL_NAMES | {host.casefold()}
+        self._max_body_bytes = max_body_bytes
+        self._token = token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = uuid.uuid4().hex
+        scope.setdefault("state", {})["request_id"] = request_id
+        began_s = self._clock.monotonic_s()
+        status = 0
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), (b"x-request-id", request_id.encode())]
+            await send(message)
+
+        try:
+            refused = self._refused(scope)
+            if refused is None:
+                await self._app(scope, receive, sending)
+            else:
+                if refused.status == wire.TOO_LARGE.status:
+                    await _drain(receive)
+                await self._refuse(scope, sending, refused)
+        finally:
+            took_s = self._clock.monotonic_s() - began_s
+            self._metrics.request(scope["state"].get("route", "other"), scope["method"], status, took_s)
+
+    def _refused(self, scope: Scope) -> wire.Answer | None:
+        """Return why this request is not even looked at, None when it is."""
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        if not self._is_local_name(headers.get(b"host", b"").decode("latin-1")):
+            return wire.foreign("this Host is not served here", "Host")
+        origin = headers.get(b"origin")
+        if origin is not None and not self._is_own_origin(origin.decode("latin-1")):
+            return wire.foreign("requests from other sites' pages are not answered", "Origin")
+        if self._token and not self._has_token(headers.get(b"authorization", b"")):
+            return wire.UNAUTHORIZED
+        length = headers.get(b"content-length", b"0")
+        if length.isdigit() and int(length) > self._max_body_bytes:
+            return wire.TOO_LARGE
+        return None
+
+    def _is_local_name(self, host: str) -> bool:
+        """Tell whether a Host header can only mean this machine's own service. HTTP/1.0 sends none."""
+        if not host:
+            return True
+        name = _host_name(host)
+        return name in self._names or _is_address(name)
+
+    def _is_own_origin(self, origin: str) -> bool:
+        """Tell whether a page of this daemon, or of this machine, asks; `null` is anybody."""
+        parts = urllib.parse.urlsplit(origin)
+        name = _host_name(parts.netloc)
+        if parts.scheme not in {"http", "https"} or not name:
+            return False
+        return name in self._names or is_loopback(name)
+
+    def _has_token(self, authorization: bytes) -> bool:
+        return hmac.compare_digest(authorization, b"Bearer " + self._token.encode())
+
+    async def _refuse(self, scope: Scope, send: Send, answer: wire.Answer) -> None:
+        log.info("request_refused", status=answer.status, code=answer.code, path=scope["path"])
+        body = wire.encode(
+            answer, request_id=scope["state"]["request_id"], path=scope["path"], now=self._clock.now()
+        )
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        if answer.status == wire.UNAUTHORIZED.status:
+            headers.append((b"www-authenticate", b"Bearer"))
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+async def _drain(receive: Receive) -> None:
+    """Read what the client is still sending, within bounds."""
+    n_bytes = 0
+    try:
+        async with asyncio.timeout(DRAIN_S):
+            while n_bytes < DRAIN_BYTES:
+                message = await receive()
+                n_bytes += len(message.get("body", b""))
+                if message["type"] == "http.disconnect" or not message.get("more_body", False):
+                    return
+    except TimeoutError:
+        return
+
+
+def _host_name(host: str) -> str:
+    """Return a Host without its port and brackets, lower case."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0].casefold()
+    return host.partition(":")[0].rstrip(".").casefold()
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def is_loopback(name: str) -> bool:
+    """Tell whether an address, written out, is this machine itself."""
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def is_forwarded(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Tell whether a proxy passed the request on, so that its peer address says nothing of who asks."""
+    return any(name in {b"forwarded", b"x-forwarded-for", b"x-real-ip"} for name, _ in headers)

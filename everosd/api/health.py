@@ -1,0 +1,94 @@
+"""/health: what works, what does not, and what to do about it; always 200 while the daemon answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from everosd.api import schema
+from everosd.cascade import status as cascade_status
+
+MAX_PROBLEMS = 20
+"""Problem files shown in /health; `everosd status` shows more."""
+
+STALE_AFTER_S = 30.0
+"""An index without progress for so long while there is something to do is a reason to look."""
+
+
+def reasons(status: cascade_status.Status) -> Iterator[str]:
+    """Yield what does not work as it should, the worst first, each as a sentence with what to do where that is known."""
+    if status.alarm:
+        yield status.alarm
+    for name in status.stalled:
+        yield f"the {name} loop makes no progress: restart the daemon if this stays"
+    for name, projection in sorted(status.projections.items()):
+        yield from _of_projection(name, projection)
+    if not status.watch_healthy or status.watch_reason:
+        yield f"changes are noticed by {status.watch_mode}: {status.watch_reason or 'the watcher is being restarted'}"
+    if status.failed_permanent:
+        yield f"{status.failed_permanent} changes cannot be indexed: `everosd doctor` names them"
+    if status.failed_retryable:
+        yield f"{status.failed_retryable} changes failed and are tried again"
+    if status.phase == "ready" and not status.pending and status.files_on_disk != status.files_indexed:
+        yield (
+            f"{status.files_on_disk} files on disk, {status.files_indexed} indexed:"
+            " `everosd status` names those that cannot be read"
+        )
+
+
+def _of_projection(name: str, projection: cascade_status.ProjectionStatus) -> Iterator[str]:
+    if projection.state == "rebuilding":
+        done, total = projection.progress or (0, 0)
+        yield f"the {name} index is being rebuilt: {done} of {total}"
+    elif projection.state != "ok":
+        yield f"the {name} index is {projection.state}: {projection.error or 'no reason given'}"
+    elif projection.age_s > STALE_AFTER_S:
+        yield f"the {name} index is {projection.behind} changes behind, without progress for {projection.age_s:.0f} s"
+
+
+def health(status: cascade_status.Status, *, version: str, uptime_s: float) -> schema.HealthResponse:
+    """Return the answer of GET /health."""
+    why = tuple(reasons(status))
+    return schema.HealthResponse(
+        status="ok",
+        version=version,
+        capabilities=schema.HealthCapabilities(),
+        disabled_features=("vector", "llm", "rerank"),
+        cascade=_cascade(status, why),
+        ready=status.phase == "ready",
+        degraded=why or msgspec.UNSET,
+        watch=schema.WatchHealthBlock(
+            mode=status.watch_mode, healthy=status.watch_healthy, reason=status.watch_reason
+        ),
+        problems=tuple(
+            schema.ProblemItem(path=problem.path, reason=problem.reason, line=problem.line, kind=problem.kind)
+            for problem in status.problems[:MAX_PROBLEMS]
+        ),
+        n_problems=status.n_problems,
+        uptime_s=round(uptime_s, 3),
+    )
+
+
+def _cascade(status: cascade_status.Status, why: tuple[str, ...]) -> schema.CascadeHealthBlock:
+    return schema.CascadeHealthBlock(
+        healthy=not why,
+        reasons=why,
+        pending=status.pending,
+        failed_permanent=status.failed_permanent,
+        failed_retryable=status.failed_retryable,
+        index_rows={name: projection.documents for name, projection in status.projections.items()},
+        index_emptied=bool(status.alarm),
+        phase=status.phase,
+        lsn=status.lsn,
+        files_on_disk=status.files_on_disk,
+        files_indexed=status.files_indexed,
+        entries=status.entries,
+        scan_age_s=round(status.scan_age_s, 3),
+        done=status.done,
+        total=status.total,
+        projections={
+            name: msgspec.convert(projection, schema.ProjectionHealth, from_attributes=True)
+            for name, projection in status.projections.items()
+        },
+    )

@@ -1,0 +1,125 @@
+"""The application: which route is answered by what, and what becomes of errors."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import litestar
+import structlog
+from litestar import exceptions, handlers
+from litestar.types import Receive, Scope, Send
+
+from everosd.api import admin, guard, health, memory, metrics, openapi, reply, schema, services
+from everosd.api import errors as wire
+
+Services = services.Services
+"""What `create_app` is given; named here because who opens the door looks here for it."""
+
+log = structlog.get_logger()
+
+
+class Application(litestar.Litestar):
+    """A Litestar application with the guard around all of it, unknown routes included."""
+
+    __slots__ = ("guard",)
+
+    guard: guard.Guard
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401  # as ASGI has it
+        """Answer one request, or follow the server's start and stop."""
+        await self.guard(scope, receive, send)
+
+    async def unguarded(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request that the guard let through."""
+        await super().__call__(scope, receive, send)
+
+
+def create_app(given: Services) -> Application:
+    """Return the application that answers from `given`. Opens nothing; the daemon closes what it opened."""
+    counted = metrics.Metrics(given.version)
+    work = admin.Admin(given)
+    app = Application(
+        route_handlers=[*_own_routes(given, counted), *_api_routes(memory.Memory(given), work)],
+        exception_handlers={Exception: _failed(given)},
+        on_shutdown=[work.stop],
+        openapi_config=None,
+        logging_config=None,
+        request_max_body_size=given.config.api.max_body_bytes,
+        debug=False,
+    )
+    app.guard = guard.Guard(
+        app.unguarded,
+        counted=counted,
+        clock=given.clock,
+        host=given.config.api.host,
+        max_body_bytes=given.config.api.max_body_bytes,
+        token=given.config.api.token.reveal(),
+    )
+    return app
+
+
+def _api_routes(answers: memory.Memory, work: admin.Admin) -> list[litestar.Router]:
+    """Return the same routes under every prefix."""
+    return [
+        litestar.Router(
+            prefix,
+            route_handlers=[
+                handlers.post("/memory/search", status_code=200)(answers.search),
+                handlers.post("/memory/get", status_code=200)(answers.get),
+                handlers.get("/entries/{entry_id:path}")(answers.entry),
+                handlers.get("/admin/status")(work.status),
+                handlers.post("/admin/rebuild", status_code=200)(work.rebuild),
+                handlers.post("/admin/verify", status_code=200)(work.verify),
+                handlers.post("/admin/adopt", status_code=200)(work.adopt),
+                handlers.post("/admin/reconcile", status_code=200)(work.reconcile),
+            ],
+        )
+        for prefix in openapi.PREFIXES
+    ]
+
+
+def _own_routes(given: Services, counted: metrics.Metrics) -> list[Any]:
+    """Return the routes that every service has."""
+    documents: dict[str, bytes] = {}
+
+    @handlers.get("/health")
+    async def answer_health(request: reply.Request) -> reply.Response:
+        reply.called(request, "health")
+        now = health.health(given.cascade.status(), version=given.version, uptime_s=given.uptime_s())
+        return reply.raw(schema.ENCODER.encode(now))
+
+    @handlers.get("/metrics")
+    async def answer_metrics(request: reply.Request) -> reply.Response:
+        reply.called(request, "metrics")
+        text = await asyncio.to_thread(counted.render, given.cascade.status(), given.uptime_s())
+        return reply.raw(text, media_type=metrics.CONTENT_TYPE)
+
+    @handlers.get("/openapi.json")
+    async def answer_openapi(request: reply.Request) -> reply.Response:
+        reply.called(request, "openapi")
+        if "json" not in documents:
+            documents["json"] = await asyncio.to_thread(openapi.document, given.version)
+        return reply.raw(documents["json"])
+
+    return [answer_health, answer_metrics, answer_openapi]
+
+
+def _failed(given: Services) -> Any:  # noqa: ANN401  # a handler, as Litestar has it
+    """Return what turns an exception into an answer; the one place where errors of requests are logged."""
+
+    def handle(request: reply.Request, error: Exception) -> reply.Response:
+        answer = wire.answer(error)
+        request_id = reply.request_id(request)
+        path = request.scope["path"]
+        if answer.is_fault:
+            log.error("request_failed", request_id=request_id, path=path, exc_info=error)
+        else:
+            log.debug("request_refused", request_id=request_id, path=path, status=answer.status, code=answer.code)
+        body = wire.encode(answer, request_id=request_id, path=path, now=given.clock.now())
+        refusal = reply.raw(body, status=answer.status)
+        if isinstance(error, exceptions.HTTPException):
+            refusal.headers.update(error.headers or {})
+        return refusal
+
+    return handle

@@ -1,0 +1,153 @@
+"""Rows of the ledger → items of an answer. Nothing is cut, nothing is guessed; what a file does not say is empty."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+
+from everosd import types
+from everosd.api import moment, schema
+from everosd.log import entry as log_entry
+from everosd.log import parse, view
+from everosd.search import query
+from everosd.store import row as store_row
+
+_PROFILE_SCOPE = frozenset({"id", "type", "file_type", "schema_version", "user_id", "track"})
+"""Frontmatter of a profile that says what the file is, not what is known of the person."""
+
+ItemT = TypeVar("ItemT", bound=msgspec.Struct)
+
+
+class Maker(msgspec.Struct, frozen=True, kw_only=True):
+    """Makes items: how moments are shown, when now is, and whether statuses are shown."""
+
+    zone: dt.tzinfo
+    now_us: int
+    """An entry whose `expires_at` is not after it counts as expired."""
+    has_status: bool = False
+    """Items carry `status` and `deprecated_by`: only where the request asked for statuses."""
+
+    def iso(self, us: int) -> str:
+        """Return a moment as answers show it."""
+        return moment.iso(us, self.zone)
+
+    def got_episode(self, row: store_row.EntryRow) -> schema.GetEpisodeItem:
+        """Return an Episode as memory/get shows it."""
+        return _made(schema.GetEpisodeItem, {**self._base(row), **self._episode(row)})
+
+    def got_profile(self, row: store_row.EntryRow) -> schema.GetProfileItem:
+        """Return a profile as memory/get shows it."""
+        return _made(schema.GetProfileItem, {**self._base(row), **self._profile(row)})
+
+    def got_agent_case(self, row: store_row.EntryRow) -> schema.GetAgentCaseItem:
+        """Return a case as memory/get shows it."""
+        return _made(schema.GetAgentCaseItem, {**self._base(row), **self._agent_case(row)})
+
+    def got_agent_skill(self, row: store_row.EntryRow) -> schema.GetAgentSkillItem:
+        """Return a skill as memory/get shows it."""
+        return _made(schema.GetAgentSkillItem, {**self._base(row), **self._agent_skill(row)})
+
+    def found_episode(self, hit: query.Hit) -> schema.SearchEpisodeItem:
+        """Return an Episode or a typed memory that a search found, with the facts that matched."""
+        row = hit.row
+        fields = {**self._base(row), **self._episode(row), "score": hit.score}
+        if row.kind == "memory":
+            fields |= {"memory_type": row.memory_type, "path": row.memory_path}
+        fields["atomic_facts"] = tuple(self._fact(fact) for fact in hit.facts)
+        return _made(schema.SearchEpisodeItem, fields)
+
+    def found_profile(self, hit: query.Hit) -> schema.SearchProfileItem:
+        """Return a profile beside what a search found; it has no score."""
+        return _made(schema.SearchProfileItem, {**self._base(hit.row), **self._profile(hit.row)})
+
+    def found_agent_case(self, hit: query.Hit) -> schema.SearchAgentCaseItem:
+        """Return a case that a search found."""
+        return _made(schema.SearchAgentCaseItem, {**self._base(hit.row), **self._agent_case(hit.row), "score": hit.score})
+
+    def found_agent_skill(self, hit: query.Hit) -> schema.SearchAgentSkillItem:
+        """Return a skill that a search found."""
+        return _made(
+            schema.SearchAgentSkillItem, {**self._base(hit.row), **self._agent_skill(hit.row), "score": hit.score}
+        )
+
+    def status(self, row: store_row.EntryRow) -> str:
+        """Return the status of an entry now: the clock alone makes an active one expired."""
+        is_over = row.status == "active" and row.expires_us is not None and row.expires_us <= self.now_us
+        return "expired" if is_over else row.status
+
+    def _base(self, row: store_row.EntryRow) -> dict[str, object]:
+        shown: dict[str, object] = {"id": public(row), "app_id": row.owner.app, "project_id": row.owner.project}
+        if self.has_status:
+            shown |= {"status": self.status(row), "deprecated_by": successor(row)}
+        return shown
+
+    def _episode(self, row: store_row.EntryRow) -> dict[str, object]:
+        entry = parsed(row)
+        seen = view.view(entry)
+        content: str = getattr(seen, "content", "")
+        return {
+            "user_id": row.owner.id if row.owner.type == "user" else None,
+            "session_id": row.session_id or None,
+            "timestamp": self.iso(row.timestamp_us),
+            "sender_ids": row.sender_ids,
+            "summary": getattr(seen, "summary", ""),
+            "subject": view.title(entry),
+            "episode": content or text_of(entry),
+        }
+
+    def _fact(self, hit: query.Hit) -> schema.SearchAtomicFactItem:
+        return schema.SearchAtomicFactItem(id=public(hit.row), content=text_of(parsed(hit.row)), score=hit.score)
+
+    def _profile(self, row: store_row.EntryRow) -> dict[str, object]:
+        data = {key: value for key, value in view.document(parsed(row)).items() if key not in _PROFILE_SCOPE}
+        return {"user_id": row.owner.id, "profile_data": data}
+
+    def _agent_case(self, row: store_row.EntryRow) -> dict[str, object]:
+        seen = view.view(parsed(row))
+        return {
+            "agent_id": row.owner.id,
+            "session_id": row.session_id or "",
+            "timestamp": self.iso(row.timestamp_us),
+            **_named(seen, ("task_intent", "approach", "quality_score", "key_insight")),
+        }
+
+    def _agent_skill(self, row: store_row.EntryRow) -> dict[str, object]:
+        entry = parsed(row)
+        seen = view.view(entry)
+        named = _named(seen, ("name", "description", "confidence", "maturity_score", "source_case_ids"))
+        return {"agent_id": row.owner.id, "content": entry.preamble, **named}
+
+
+def _made(kind: type[ItemT], fields: dict[str, object]) -> ItemT:
+    return kind(**fields)
+
+
+def _named(seen: object, names: Sequence[str]) -> dict[str, object]:
+    return {name: getattr(seen, name) for name in names}
+
+
+def parsed(row: store_row.EntryRow) -> log_entry.Entry:
+    """Take the stored text of a row apart again."""
+    return parse.parse_entry(row.kind, row.entry_id, row.raw, form=row.form)
+
+
+def public(row: store_row.EntryRow) -> str:
+    """Return the id that programs know an entry by."""
+    return types.public_id(row.owner.id, row.entry_id)
+
+
+def successor(row: store_row.EntryRow) -> str | None:
+    """Return the public id of what replaces an entry, None while nothing does."""
+    return types.public_id(row.owner.id, row.deprecated_by) if row.deprecated_by else None
+
+
+def text_of(entry: log_entry.Entry) -> str:
+    """Return an entry's whole text: what stands before the sections, then each section under its title if several."""
+    texts = [entry.preamble] if entry.preamble else []
+    if len(entry.sections) == 1 and not texts:
+        return entry.sections[0][1]
+    texts += [f"### {title}\n{text}" for title, text in entry.sections]
+    return "\n\n".join(texts)

@@ -1,0 +1,184 @@
+"""Where an entry comes from and what became of it: its messages, facts, sources and successor."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from everosd import types
+from everosd.api import item, schema, scope
+from everosd.log import kind, view
+from everosd.store import read
+from everosd.store import row as store_row
+
+DONE = "done"
+"""State of a segment whose messages were extracted."""
+
+SPLIT_MAX = 64
+"""How many ways of taking an id apart are tried: ids of profiles and skills have no prefix to go by."""
+
+_OWNER_OF_PREFIX: dict[str, types.OwnerType] = {"ep": "user", "af": "user", "fs": "user", "ac": "agent", "ms": "session"}
+"""Prefixes that only one type of owner has; `mem`, `lc` and `ca` belong to users and agents."""
+
+_ENTRY_ID = re.compile(r"(?:ep|af|fs|ac|ms|mem|lc|ca)_\d{8}_\w+")
+_OBJECTS = msgspec.json.Decoder(tuple[dict[str, object], ...])
+
+
+async def find(reader: read.Reader, asked: schema.EntryQuery, public_id: str) -> store_row.EntryRow | None:
+    """Return the live entry of a public id, or of an entry id where the request names the owner.
+
+    Raises:
+        errors.RequestError: The scope is none that there can be.
+    """
+    where = scope.space(asked)
+    named = scope.named_owner(asked)
+    wanted = types.nfc(public_id)
+    if named is not None:
+        return await reader.find(named, wanted) or await reader.find(named, wanted.removeprefix(f"{named.id}_"))
+    for owner_id, entry_id in _splits(wanted):
+        owner_type = asked.owner_type or _OWNER_OF_PREFIX.get(entry_id.partition("_")[0])
+        if owner_type is None:
+            row = await reader.find_any(where.app, where.project, owner_id, entry_id)
+        else:
+            owner = types.Owner(app=where.app, project=where.project, type=owner_type, id=owner_id)
+            row = await reader.find(owner, entry_id)
+        if row is not None:
+            return row
+    return None
+
+
+def _splits(public_id: str) -> Iterator[tuple[str, str]]:
+    """Yield the ways to take a public id apart, the documented one first; ids without a date: at any underscore."""
+    parts = types.parse_public_id(public_id)
+    if parts is not None:
+        yield parts.owner_id, parts.entry_id
+        return
+    at = [match.start() for match in re.finditer("_", public_id)][:SPLIT_MAX]
+    yield from ((public_id[:place], public_id[place + 1 :]) for place in at if place)
+
+
+async def entry(reader: read.Reader, maker: item.Maker, row: store_row.EntryRow) -> schema.EntryItem:
+    """Return everything that is known of an entry."""
+    facts = await reader.children(row.owner, (row.entry_id,), "atomic_fact") if row.kind == "episode" else []
+    messages = await _messages(reader, maker, row)
+    taken = item.parsed(row)
+    seen = view.view(taken)
+    is_memory = row.kind == "memory"
+    return schema.EntryItem(
+        id=item.public(row),
+        entry_id=row.entry_id,
+        kind=row.kind,
+        user_id=row.owner.id if row.owner.type == "user" else None,
+        agent_id=row.owner.id if row.owner.type == "agent" else None,
+        app_id=row.owner.app,
+        project_id=row.owner.project,
+        session_id=row.owner.id if row.owner.type == "session" else row.session_id or None,
+        timestamp=maker.iso(row.timestamp_us),
+        updated_at=maker.iso(row.updated_us),
+        status=maker.status(row),
+        deprecated_by=item.successor(row),
+        parent_type=row.parent_type,
+        parent_id=row.parent_id,
+        sender_ids=row.sender_ids,
+        subject=view.title(taken),
+        text=item.text_of(taken),
+        fields=taken.fields,
+        sections=tuple(schema.Section(title=title, text=text) for title, text in taken.sections),
+        memory_type=row.memory_type or None,
+        path=row.memory_path if is_memory else None,
+        importance=getattr(seen, "importance", None),
+        confidence=getattr(seen, "confidence", None),
+        expires_at=None if row.expires_us is None else maker.iso(row.expires_us),
+        sources=_sources(row.owner.id, taken.fields.get("sources", "")),
+        facts=tuple(item.public(fact) for fact in facts),
+        messages=messages,
+        file=row.path,
+        line=row.line,
+        form=row.form,
+        lsn=row.lsn,
+    )
+
+
+def _sources(owner_id: str, text: str) -> tuple[str, ...]:
+    """Return the public ids of what a narrative names as its sources, each once, in its order."""
+    return tuple(dict.fromkeys(types.public_id(owner_id, found) for found in _ENTRY_ID.findall(text)))
+
+
+async def _messages(
+    reader: read.Reader, maker: item.Maker, row: store_row.EntryRow
+) -> tuple[schema.UnprocessedMessageDTO, ...]:
+    """Return the messages that an entry was extracted from; of a fact, those of its Episode."""
+    if row.parent_type == "episode":
+        parent = await reader.find(row.owner, row.parent_id.removeprefix(f"{row.owner.id}_"))
+        return () if parent is None or parent.parent_type == "episode" else await _messages(reader, maker, parent)
+    if row.parent_type != "memcell" or not row.session_id:
+        return ()
+    rows = await reader.messages(row.owner.app, row.owner.project, row.session_id)
+    if not _took_part(rows, row.owner.id):
+        return ()
+    ids = {taken for cut in _segments(rows) if cut.memcell_id == row.parent_id for taken in cut.message_ids}
+    return tuple(shown for shown in _in_time_order(maker, rows) if shown.id in ids)
+
+
+def unprocessed(
+    maker: item.Maker, rows: Sequence[store_row.EntryRow], owner_id: str
+) -> tuple[schema.UnprocessedMessageDTO, ...]:
+    """Return the messages of a session that nothing was extracted from, in time order.
+
+    They are shown only to an owner who sent one of the session's messages.
+    """
+    if not _took_part(rows, owner_id):
+        return ()
+    segments = list(_segments(rows))
+    closed = {segment.memcell_id for segment in segments if segment.state == DONE}
+    done = {taken for segment in segments if segment.memcell_id in closed for taken in segment.message_ids}
+    return tuple(shown for shown in _in_time_order(maker, rows) if shown.id not in done)
+
+
+def _took_part(rows: Sequence[store_row.EntryRow], owner_id: str) -> bool:
+    return any(row.kind == "message" and item.parsed(row).fields.get("sender_id") == owner_id for row in rows)
+
+
+def _segments(rows: Sequence[store_row.EntryRow]) -> Iterator[kind.Segment]:
+    for row in rows:
+        if row.kind == "segment":
+            seen = view.view(item.parsed(row))
+            if isinstance(seen, kind.Segment):
+                yield seen
+
+
+def _in_time_order(
+    maker: item.Maker, rows: Sequence[store_row.EntryRow]
+) -> Iterator[schema.UnprocessedMessageDTO]:
+    """Yield the messages of a session by time, those of one moment as they arrived; second copies are left out."""
+    for row in sorted(rows, key=lambda row: row.timestamp_us):
+        if row.kind != "message":
+            continue
+        seen = view.view(item.parsed(row))
+        if not isinstance(seen, kind.Message) or seen.duplicate_of:
+            continue
+        yield schema.UnprocessedMessageDTO(
+            id=seen.message_id or row.entry_id,
+            app_id=row.owner.app,
+            project_id=row.owner.project,
+            session_id=row.owner.id,
+            sender_id=seen.sender_id,
+            sender_name=seen.sender_name,
+            role=seen.role,
+            content=seen.text,
+            timestamp=maker.iso(row.timestamp_us),
+            tool_calls=_tool_calls(seen.tool_calls),
+            tool_call_id=seen.tool_call_id,
+        )
+
+
+def _tool_calls(text: str) -> tuple[dict[str, object], ...] | None:
+    """Return tool calls as they arrived; what a person made unreadable in the log is shown as none."""
+    if not text:
+        return None
+    try:
+        return _OBJECTS.decode(text)
+    except msgspec.DecodeError:
+        return None

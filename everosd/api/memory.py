@@ -1,0 +1,174 @@
+"""POST memory/search, POST memory/get and GET entries/{id}."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from everosd import errors, types
+from everosd.api import item, lineage, reply, schema, scope, services
+from everosd.search import filter as filters
+from everosd.search import query
+from everosd.store import row as store_row
+
+OwnerTypes = dict[schema.GetMemoryType, types.OwnerType]
+
+OWNER_OF: OwnerTypes = {"episode": "user", "profile": "user", "agent_case": "agent", "agent_skill": "agent"}
+"""Which owner each kind of memory/get goes with."""
+
+MAX_TOP_K = 100
+EVERYTHING = -1
+"""`top_k` for as many as there may be."""
+
+INLINE_CHARS = 500_000
+"""Entries with more text than this together are taken apart and encoded beside the event loop, not on it."""
+
+MAX_OFFSET = 2**62
+"""SQLite's integers end there; a page beyond is as empty as one just past the end."""
+
+ActiveOnly: tuple[schema.Status, ...] = ("active",)
+BuiltT = TypeVar("BuiltT")
+
+
+class Memory:
+    """Handlers of the memory routes."""
+
+    def __init__(self, given: services.Services) -> None:
+        """Answer from `given`."""
+        self._given = given
+        self._zone = given.config.memory.zone
+
+    async def search(self, request: reply.Request) -> reply.Response:
+        """Answer POST memory/search."""
+        reply.called(request, "memory/search")
+        asked = schema.decode(schema.SEARCH, await request.body())
+        top_k = _top_k(asked.top_k)
+        statuses = _statuses(asked.include_status)
+        wanted = filters.parse(asked.filters or {})
+        owner = await scope.owner_or_only_user(asked, self._given.reader)
+        answer = await self._given.search.run(
+            query.Query(
+                owner=owner,
+                text=asked.query,
+                method=asked.method,
+                top_k=top_k,
+                radius=asked.radius,
+                min_score=asked.min_score,
+                filter=wanted,
+                statuses=statuses,
+                include_profile=asked.include_profile,
+            )
+        )
+        maker = self._maker(has_status=asked.include_status is not None)
+        messages = await self._unprocessed(asked, owner, maker)
+        data = await _beside_loop(lambda: _found(maker, answer, messages), _n_chars(answer))
+        return reply.success(request, data, degraded=answer.degraded)
+
+    async def get(self, request: reply.Request) -> reply.Response:
+        """Answer POST memory/get."""
+        reply.called(request, "memory/get")
+        asked = schema.decode(schema.GET, await request.body())
+        owner = _owner_for(asked)
+        rows, total = await self._given.reader.page(
+            owner,
+            asked.memory_type,
+            where=filters.to_sql(filters.parse(asked.filters or {})),
+            statuses=_statuses(asked.include_status),
+            now_us=self._given.now_us(),
+            sort_by=asked.sort_by,
+            descending=asked.sort_order == "desc",
+            limit=asked.page_size,
+            offset=min((asked.page - 1) * asked.page_size, MAX_OFFSET),
+        )
+        maker = self._maker(has_status=asked.include_status is not None)
+        size = sum(len(row.raw) for row in rows)
+        data = await _beside_loop(lambda: _page(maker, asked.memory_type, rows, total), size)
+        return reply.success(request, data)
+
+    async def entry(self, request: reply.Request, entry_id: str) -> reply.Response:
+        """Answer GET entries/{id}."""
+        reply.called(request, "entries")
+        asked = schema.decode_query(request.query_params.multi_items())
+        row = await lineage.find(self._given.reader, asked, entry_id.removeprefix("/"))
+        if row is None:
+            message = "there is no such entry in this scope"
+            raise errors.NotFound(message)
+        data = await lineage.entry(self._given.reader, self._maker(has_status=True), row)
+        return reply.success(request, data)
+
+    def _maker(self, *, has_status: bool) -> item.Maker:
+        return item.Maker(zone=self._zone, now_us=self._given.now_us(), has_status=has_status)
+
+    async def _unprocessed(
+        self, asked: schema.SearchRequest, owner: types.Owner, maker: item.Maker
+    ) -> tuple[schema.UnprocessedMessageDTO, ...]:
+        """Return the messages not yet extracted of the session that the filter names as a plain value, if it does."""
+        session_id = (asked.filters or {}).get("session_id")
+        if not isinstance(session_id, str):
+            return ()
+        rows = await self._given.reader.messages(owner.app, owner.project, types.nfc(session_id))
+        return lineage.unprocessed(maker, rows, owner.id)
+
+
+def _top_k(asked: int) -> int:
+    if asked == EVERYTHING:
+        return MAX_TOP_K
+    if 1 <= asked <= MAX_TOP_K:
+        return asked
+    message = f"expected -1 or 1..{MAX_TOP_K}"
+    raise errors.RequestError(message, field="top_k")
+
+
+def _statuses(asked: tuple[schema.Status, ...] | None) -> tuple[schema.Status, ...]:
+    """Return the statuses to look among, each once."""
+    if asked is None:
+        return ActiveOnly
+    if not asked:
+        message = "name at least one status"
+        raise errors.RequestError(message, field="include_status")
+    return tuple(dict.fromkeys(asked))
+
+
+def _owner_for(asked: schema.GetRequest) -> types.Owner:
+    """Return the owner of memory/get, who has to be named and of the type that the kind goes with."""
+    owner = scope.named_owner(asked)
+    wanted = OWNER_OF[asked.memory_type]
+    if owner is None or owner.type != wanted:
+        message = f"memory_type {asked.memory_type} goes with {wanted}_id"
+        raise errors.RequestError(message, field=f"{wanted}_id")
+    return owner
+
+
+def _found(
+    maker: item.Maker, answer: query.Answer, messages: tuple[schema.UnprocessedMessageDTO, ...]
+) -> schema.SearchData:
+    return schema.SearchData(
+        episodes=tuple(maker.found_episode(hit) for hit in answer.episodes),
+        profiles=tuple(maker.found_profile(hit) for hit in answer.profiles),
+        agent_cases=tuple(maker.found_agent_case(hit) for hit in answer.agent_cases),
+        agent_skills=tuple(maker.found_agent_skill(hit) for hit in answer.agent_skills),
+        unprocessed_messages=messages,
+    )
+
+
+def _page(
+    maker: item.Maker, kind: schema.GetMemoryType, rows: Sequence[store_row.EntryRow], total: int
+) -> schema.GetData:
+    if kind == "episode":
+        return schema.GetData(episodes=tuple(map(maker.got_episode, rows)), total_count=total, count=len(rows))
+    if kind == "profile":
+        return schema.GetData(profiles=tuple(map(maker.got_profile, rows)), total_count=total, count=len(rows))
+    if kind == "agent_case":
+        return schema.GetData(agent_cases=tuple(map(maker.got_agent_case, rows)), total_count=total, count=len(rows))
+    return schema.GetData(agent_skills=tuple(map(maker.got_agent_skill, rows)), total_count=total, count=len(rows))
+
+
+def _n_chars(answer: query.Answer) -> int:
+    groups = (answer.episodes, answer.profiles, answer.agent_cases, answer.agent_skills)
+    return sum(len(hit.row.raw) for hits in groups for hit in hits)
+
+
+async def _beside_loop(build: Callable[[], BuiltT], n_chars: int) -> BuiltT:
+    """Build an answer; in a thread where that would hold the event loop up."""
+    return await asyncio.to_thread(build) if n_chars > INLINE_CHARS else build()

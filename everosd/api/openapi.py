@@ -1,0 +1,135 @@
+"""/openapi.json, made from the structs that requests are decoded into and answers are encoded from."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+
+from everosd.api import schema
+from everosd.cascade import status as cascade_status
+
+PREFIXES = ("/api/v1", "/api/v2")
+REF = "#/components/schemas/{name}"
+
+_NAMED: dict[Any, str] = {
+    schema.SearchRequest: "SearchRequest",
+    schema.GetRequest: "GetRequest",
+    schema.Envelope[schema.SearchData]: "SearchResponse",
+    schema.Envelope[schema.GetData]: "GetResponse",
+    schema.Envelope[schema.EntryItem]: "EntryResponse",
+    schema.Envelope[cascade_status.Status]: "StatusResponse",
+    schema.ErrorEnvelope: "ErrorEnvelope",
+    schema.HealthResponse: "HealthResponse",
+    schema.AdoptRequest: "AdoptRequest",
+    schema.ReconcileRequest: "ReconcileRequest",
+}
+"""Everything that a route takes or gives."""
+
+
+def document(version: str) -> bytes:
+    """Return the OpenAPI 3.1 document. Takes some milliseconds: made once, when first asked for."""
+    components = _components()
+    paths: dict[str, object] = {
+        "/health": {"get": _operation("HealthResponse", "What works, what does not, how far the indexes are.")},
+        "/metrics": {"get": _text("The figures, as Prometheus reads them.")},
+        "/openapi.json": {"get": _text("This document.", "application/json")},
+    }
+    for prefix in PREFIXES:
+        for path, item in _api_paths().items():
+            paths[prefix + path] = item
+    return msgspec.json.encode(
+        {
+            "openapi": "3.1.0",
+            "info": {"title": "everosd", "version": version},
+            "paths": paths,
+            "components": {"schemas": components},
+        }
+    )
+
+
+def _api_paths() -> dict[str, object]:
+    entry = _operation("EntryResponse", "One entry with status, lineage and successor.", (404, 422, 500))
+    entry["parameters"] = [
+        {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}},
+        *_query_parameters(schema.EntryQuery),
+    ]
+    return {
+        "/memory/search": {"post": _post("SearchRequest", "SearchResponse", "Find memories.", (413, 422, 500, 503))},
+        "/memory/get": {"post": _post("GetRequest", "GetResponse", "List memories.", (413, 422, 500))},
+        "/entries/{id}": {"get": entry},
+        "/admin/status": {"get": _operation("StatusResponse", "What the cascade says of itself.", (403,))},
+        "/admin/rebuild": {"post": _streamed(None, "Read all Markdown again and make every index anew.")},
+        "/admin/verify": {"post": _streamed(None, "Compare every index with the Markdown.")},
+        "/admin/adopt": {"post": _streamed("AdoptRequest", "Give hand-written entries their markers.")},
+        "/admin/reconcile": {"post": _streamed("ReconcileRequest", "Compare with the disk now.")},
+    }
+
+
+def _components() -> dict[str, Any]:
+    """Return every struct as a JSON Schema, by name; generic envelopes under the names that EverOS gives them."""
+    _, found = msgspec.json.schema_components(list(_NAMED), schema_hook=_free_form, ref_template=REF)
+    text = msgspec.json.encode(found).decode()
+    for kind, name in _NAMED.items():
+        generated = _generated_name(kind)
+        if generated != name:
+            text = text.replace(f'"{generated}"', f'"{name}"').replace(f'schemas/{generated}"', f'schemas/{name}"')
+    components: dict[str, Any] = msgspec.json.decode(text)
+    components["FilterNode"] = {
+        "type": "object",
+        "properties": {join: {"anyOf": [_list_of_filters(), {"type": "null"}]} for join in ("AND", "OR")},
+        "additionalProperties": True,
+    }
+    return components
+
+
+def _list_of_filters() -> dict[str, object]:
+    return {"type": "array", "items": _ref("FilterNode")}
+
+
+def _generated_name(kind: Any) -> str:  # noqa: ANN401  # a struct, or a generic one with its parameter
+    """Return what msgspec calls the schema of `kind`."""
+    parameters = getattr(kind, "__args__", ())
+    return f"Envelope_{parameters[0].__name__}_" if parameters else cast("str", kind.__name__)
+
+
+def _free_form(kind: type) -> dict[str, Any]:
+    """Return the schema of what msgspec leaves to us: the filter language, and anything."""
+    return _ref("FilterNode") if kind is schema.FilterObject else {}
+
+
+def _ref(name: str) -> dict[str, Any]:
+    return {"$ref": REF.format(name=name)}
+
+
+def _content(name: str) -> dict[str, object]:
+    return {"application/json": {"schema": _ref(name)}}
+
+
+def _operation(name: str, summary: str, failures: tuple[int, ...] = ()) -> dict[str, object]:
+    refusals = {str(status): {"description": "Refused.", "content": _content("ErrorEnvelope")} for status in failures}
+    return {"summary": summary, "responses": {"200": {"description": "Done.", "content": _content(name)}, **refusals}}
+
+
+def _post(takes: str, gives: str, summary: str, failures: tuple[int, ...]) -> dict[str, object]:
+    return {"requestBody": {"content": _content(takes), "required": True}, **_operation(gives, summary, failures)}
+
+
+def _streamed(takes: str | None, summary: str) -> dict[str, object]:
+    """Return an operation that answers this machine only, with progress lines and one last `result` or `error`."""
+    refusals = {
+        str(status): {"description": "Refused.", "content": _content("ErrorEnvelope")} for status in (403, 409, 422)
+    }
+    lines = {"description": "Progress, then the result.", "content": {"application/x-ndjson": {"schema": {}}}}
+    body = {} if takes is None else {"requestBody": {"content": _content(takes)}}
+    return {"summary": summary, **body, "responses": {"200": lines, **refusals}}
+
+
+def _text(summary: str, media_type: str = "text/plain") -> dict[str, object]:
+    return {"summary": summary, "responses": {"200": {"description": "Done.", "content": {media_type: {}}}}}
+
+
+def _query_parameters(kind: type[msgspec.Struct]) -> list[dict[str, Any]]:
+    _, found = msgspec.json.schema_components([kind], ref_template=REF)
+    properties = found[kind.__name__]["properties"]
+    return [{"name": name, "in": "query", "required": False, "schema": shape} for name, shape in properties.items()]

@@ -1,0 +1,537 @@
+"""Requests and answers as they stand on the wire: names, types and limits of `peer/API.md`.
+
+Decoding is strict here and nowhere else. `/openapi.json` is made from these same structs, so that it cannot say
+anything else than what is decoded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Annotated, Generic, Literal, NewType, TypeVar
+
+import msgspec
+
+from everosd import errors
+
+DecodedT = TypeVar("DecodedT")
+DataT = TypeVar("DataT")
+
+FilterObject = NewType("FilterObject", dict[str, object])
+"""The filter language of search and get, still as it came; `search.filter.parse` takes it apart."""
+
+Status = Literal["active", "deprecated", "expired", "superseded", "archived", "deleted"]
+SearchMethod = Literal["keyword", "vector", "hybrid", "agentic", "llm_multiround"]
+GetMemoryType = Literal["episode", "profile", "agent_case", "agent_skill"]
+
+Unit = Annotated[float, msgspec.Meta(ge=0, le=1)]
+OwnerId = Annotated[str, msgspec.Meta(min_length=1)]
+JsonObject = dict[str, object]
+
+
+class SearchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of POST memory/search."""
+
+    query: Annotated[str, msgspec.Meta(min_length=1)]
+    """What to look for; any text is a query. Blank finds nothing."""
+    user_id: OwnerId | None = None
+    """Whose memory; without it and `agent_id` the only user of the scope."""
+    agent_id: OwnerId | None = None
+    app_id: str = "default"
+    project_id: str = "default"
+    method: SearchMethod = "hybrid"
+    top_k: int = -1
+    """1..100, or -1 for at most 100."""
+    radius: Unit | None = None
+    """Hits further away than this similarity are left out; None means no limit."""
+    min_score: Unit | None = None
+    """Hits that score less are left out; None means no limit."""
+    include_profile: bool = False
+    enable_llm_rerank: bool = False
+    filters: FilterObject | None = None
+    include_status: tuple[Status, ...] | None = None
+    """Statuses to search; None means active ones only, and no status on the items."""
+    with_readable_episode: object = None
+    """Taken and ignored: the EverOS cloud SDK always sends it."""
+
+
+class GetRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of POST memory/get."""
+
+    memory_type: GetMemoryType
+    user_id: OwnerId | None = None
+    agent_id: OwnerId | None = None
+    app_id: str = "default"
+    project_id: str = "default"
+    page: Annotated[int, msgspec.Meta(ge=1)] = 1
+    page_size: Annotated[int, msgspec.Meta(ge=1, le=100)] = 20
+    sort_by: Literal["timestamp", "updated_at"] = "timestamp"
+    sort_order: Literal["asc", "desc"] = "desc"
+    filters: FilterObject | None = None
+    include_status: tuple[Status, ...] | None = None
+    """Statuses to list; None means active ones only, and no status on the items."""
+    with_readable_episode: object = None
+    """Taken and ignored: the EverOS cloud SDK always sends it."""
+
+
+class EntryQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Query string of GET entries/{id}."""
+
+    user_id: OwnerId | None = None
+    """Where given, only this user's entry is shown."""
+    agent_id: OwnerId | None = None
+    """Where given, only this agent's entry is shown."""
+    owner_type: Literal["user", "agent", "session"] | None = None
+    """Tells owners of the same name apart; None means what the id's prefix says."""
+    app_id: str = "default"
+    project_id: str = "default"
+
+
+class RebuildRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of POST admin/rebuild."""
+
+
+class VerifyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of POST admin/verify."""
+
+
+class AdoptRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of POST admin/adopt."""
+
+    path: str | None = None
+    """File below the root whose hand-written entries get their markers; None means all files."""
+
+
+class ReconcileRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of POST admin/reconcile."""
+
+    reason: str = "asked for"
+    accept_deletions: bool = False
+    """Take what the disk shows for true where a mass deletion was held back."""
+    timeout_s: Annotated[float, msgspec.Meta(ge=0, le=3600)] = 60.0
+    """How long to wait until everything noticed is searchable."""
+
+
+class GetEpisodeItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An Episode, or a typed memory among Episodes."""
+
+    id: str
+    user_id: str | None
+    app_id: str = "default"
+    project_id: str = "default"
+    session_id: str | None
+    timestamp: str
+    sender_ids: tuple[str, ...] = ()
+    summary: str
+    subject: str
+    episode: str
+    """The full text."""
+    type: Literal["Conversation"] = "Conversation"
+    status: str | msgspec.UnsetType = msgspec.UNSET
+    deprecated_by: str | None | msgspec.UnsetType = msgspec.UNSET
+
+
+class SearchAtomicFactItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A fact that matched, inside its Episode."""
+
+    id: str
+    content: str
+    score: float
+
+
+class SearchEpisodeItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An Episode that was found, or a typed memory among Episodes."""
+
+    id: str
+    user_id: str | None
+    app_id: str = "default"
+    project_id: str = "default"
+    session_id: str | None = None
+    timestamp: str
+    sender_ids: tuple[str, ...] = ()
+    summary: str
+    subject: str
+    episode: str
+    """The full text."""
+    type: Literal["Conversation"] = "Conversation"
+    score: float
+    atomic_facts: tuple[SearchAtomicFactItem, ...] = ()
+    memory_type: str | msgspec.UnsetType = msgspec.UNSET
+    """On typed memories only."""
+    path: str | msgspec.UnsetType = msgspec.UNSET
+    """On typed memories only."""
+    status: str | msgspec.UnsetType = msgspec.UNSET
+    deprecated_by: str | None | msgspec.UnsetType = msgspec.UNSET
+
+
+class GetProfileItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is known of a person."""
+
+    id: str
+    user_id: str | None
+    app_id: str = "default"
+    project_id: str = "default"
+    profile_data: JsonObject
+    status: str | msgspec.UnsetType = msgspec.UNSET
+    deprecated_by: str | None | msgspec.UnsetType = msgspec.UNSET
+
+
+class SearchProfileItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is known of a person, beside what was found."""
+
+    id: str
+    user_id: str | None
+    app_id: str = "default"
+    project_id: str = "default"
+    profile_data: JsonObject
+    score: float | None = None
+    status: str | msgspec.UnsetType = msgspec.UNSET
+    deprecated_by: str | None | msgspec.UnsetType = msgspec.UNSET
+
+
+class GetAgentCaseItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One task an agent worked on."""
+
+    id: str
+    agent_id: str
+    app_id: str = "default"
+    project_id: str = "default"
+    session_id: str
+    task_intent: str
+    approach: str
+    quality_score: float
+    key_insight: str | None = None
+    timestamp: str
+    status: str | msgspec.UnsetType = msgspec.UNSET
+    deprecated_by: str | None | msgspec.UnsetType = msgspec.UNSET
+
+
+class SearchAgentCaseItem(GetAgentCaseItem, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One task an agent worked on, as found."""
+
+    score: float
+
+
+class GetAgentSkillItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A procedure that an agent learned."""
+
+    id: str
+    agent_id: str
+    app_id: str = "default"
+    project_id: str = "default"
+    name: str
+    description: str
+    content: str
+    confidence: float
+    maturity_score: float
+    source_case_ids: tuple[str, ...] = ()
+    status: str | msgspec.UnsetType = msgspec.UNSET
+    deprecated_by: str | None | msgspec.UnsetType = msgspec.UNSET
+
+
+class SearchAgentSkillItem(GetAgentSkillItem, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A procedure that an agent learned, as found."""
+
+    score: float
+
+
+class UnprocessedMessageDTO(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A message of the session that nothing was extracted from yet."""
+
+    id: str
+    app_id: str = "default"
+    project_id: str = "default"
+    session_id: str
+    sender_id: str
+    sender_name: str | None = None
+    role: str
+    """`user`, `assistant` or `tool`."""
+    content: str | tuple[JsonObject, ...]
+    timestamp: str
+    tool_calls: tuple[JsonObject, ...] | None = None
+    tool_call_id: str | None = None
+
+
+class SearchData(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a search found: always exactly these five arrays."""
+
+    episodes: tuple[SearchEpisodeItem, ...] = ()
+    profiles: tuple[SearchProfileItem, ...] = ()
+    agent_cases: tuple[SearchAgentCaseItem, ...] = ()
+    agent_skills: tuple[SearchAgentSkillItem, ...] = ()
+    unprocessed_messages: tuple[UnprocessedMessageDTO, ...] = ()
+
+
+class GetData(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One page of what there is: always these four arrays, one of them filled."""
+
+    episodes: tuple[GetEpisodeItem, ...] = ()
+    profiles: tuple[GetProfileItem, ...] = ()
+    agent_cases: tuple[GetAgentCaseItem, ...] = ()
+    agent_skills: tuple[GetAgentSkillItem, ...] = ()
+    total_count: int = 0
+    """Items before paging."""
+    count: int = 0
+    """Items on this page."""
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True):
+    """One `###` section of an entry."""
+
+    title: str
+    text: str
+
+
+class EntryItem(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry with everything that is known of it."""
+
+    id: str
+    """Public id."""
+    entry_id: str
+    kind: str
+    user_id: str | None = None
+    agent_id: str | None = None
+    app_id: str
+    project_id: str
+    session_id: str | None
+    timestamp: str
+    updated_at: str
+    """When the ledger last saw it change."""
+    status: str
+    deprecated_by: str | None
+    """Public id of what replaces it; None while nothing does."""
+    parent_type: str
+    parent_id: str
+    sender_ids: tuple[str, ...]
+    subject: str
+    text: str
+    """All of its text, uncut."""
+    fields: dict[str, str]
+    """Inline fields as they stand in the file, unknown ones included."""
+    sections: tuple[Section, ...]
+    memory_type: str | None
+    path: str | None
+    importance: float | None
+    confidence: float | None
+    expires_at: str | None
+    sources: tuple[str, ...]
+    """Public ids of the entries that it replaced."""
+    facts: tuple[str, ...]
+    """Public ids of the facts taken from it."""
+    messages: tuple[UnprocessedMessageDTO, ...]
+    """The messages it was extracted from, where they are still in the log."""
+    file: str
+    """Path below the memory root."""
+    line: int
+    form: str
+    lsn: int
+
+
+class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
+    """What went wrong."""
+
+    code: str
+    message: str
+    timestamp: str
+    path: str
+
+
+class FailureBody(msgspec.Struct, frozen=True, kw_only=True):
+    """Why work that was already streaming its progress failed."""
+
+    code: str
+    message: str
+    hint: str = ""
+    """What to type next; empty where nobody knows."""
+
+
+class ErrorEnvelope(msgspec.Struct, frozen=True, kw_only=True):
+    """Every answer that is not a success."""
+
+    request_id: str
+    error: ErrorBody
+    detail: str | msgspec.UnsetType = msgspec.UNSET
+    """On unknown routes and methods only."""
+
+
+class Envelope(msgspec.Struct, Generic[DataT], frozen=True, kw_only=True):
+    """Every success under /api."""
+
+    request_id: str
+    data: DataT
+    degraded: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    """What could not be done as asked; absent when nothing."""
+
+
+class HealthCapabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """Which models are there."""
+
+    llm: bool = False
+    embed: bool = False
+    rerank: bool = False
+    multimodal_llm: bool = False
+    parser: bool = False
+
+
+class ProjectionHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """How far one index has come."""
+
+    state: str
+    lsn: int
+    behind: int
+    documents: int
+    age_s: float
+    """Seconds since it last got on while there is something to do."""
+    progress: tuple[int, int] | None = None
+    error: str = ""
+
+
+class CascadeHealthBlock(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the indexes have followed the disk."""
+
+    healthy: bool
+    reasons: tuple[str, ...]
+    pending: int
+    """0 means that everything on disk is in every index."""
+    failed_permanent: int
+    failed_retryable: int
+    drain_consecutive_failures: int = 0
+    unrecoverable_total: int = 0
+    optimize_failure_streak: int = 0
+    prune_stale_seconds: float = 0.0
+    index_rows: dict[str, int] = {}
+    index_emptied: bool = False
+    phase: str = ""
+    lsn: int = 0
+    files_on_disk: int = 0
+    files_indexed: int = 0
+    entries: int = 0
+    scan_age_s: float = 0.0
+    done: int = 0
+    total: int = 0
+    projections: dict[str, ProjectionHealth] = {}
+
+
+class WatchHealthBlock(msgspec.Struct, frozen=True, kw_only=True):
+    """How changes are noticed."""
+
+    mode: str
+    healthy: bool
+    reason: str
+
+
+class ProblemItem(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that is not read as it should be."""
+
+    path: str
+    reason: str
+    line: int | None
+    kind: str
+
+
+class MemorizeQueueHealthBlock(msgspec.Struct, frozen=True, kw_only=True):
+    """The queue of messages to extract from."""
+
+    healthy: bool
+    reasons: tuple[str, ...]
+    loop_alive: bool
+    accepting: bool
+    pending: int
+    oldest_pending_age_s: float | None
+    failed: int
+    loop_restarts: int
+    last_loop_error_at: str | None
+
+
+class HealthResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """GET /health: a bare object."""
+
+    status: str
+    version: str
+    capabilities: HealthCapabilities
+    disabled_features: tuple[str, ...]
+    cascade: CascadeHealthBlock | None = None
+    memorize_queue: MemorizeQueueHealthBlock | None = None
+    ready: bool = False
+    """Keyword search answers from what was on disk when the daemon started, or later."""
+    degraded: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    """What does not work as it should; absent when all is well."""
+    watch: WatchHealthBlock | None = None
+    problems: tuple[ProblemItem, ...] = ()
+    """The first of the files that are not read as they should be."""
+    n_problems: int = 0
+    uptime_s: float = 0.0
+
+
+def _as_filter(kind: type, value: object) -> object:
+    """Let msgspec decode `FilterObject`, which is a plain object until the filter language reads it."""
+    del kind
+    return value
+
+
+SEARCH = msgspec.json.Decoder(SearchRequest, dec_hook=_as_filter)
+GET = msgspec.json.Decoder(GetRequest, dec_hook=_as_filter)
+REBUILD = msgspec.json.Decoder(RebuildRequest)
+VERIFY = msgspec.json.Decoder(VerifyRequest)
+ADOPT = msgspec.json.Decoder(AdoptRequest)
+RECONCILE = msgspec.json.Decoder(ReconcileRequest)
+ENCODER = msgspec.json.Encoder(decimal_format="number")
+
+_UNKNOWN = re.compile(r"Object contains unknown field `(?P<field>.*)`", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(?P<field>.*)`", re.DOTALL)
+_AT = re.compile(r"(?P<what>.*) - at `\$(?P<path>.*)`", re.DOTALL)
+_INDEX = re.compile(r"\[(?P<index>\d+|\.\.\.)\]")
+
+
+def decode(decoder: msgspec.json.Decoder[DecodedT], body: bytes) -> DecodedT:
+    """Decode a request body.
+
+    Raises:
+        errors.RequestError: The body is not JSON or not what the route takes; the message ends in the dotted field.
+    """
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise refusal(error) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        message = "the body is empty, JSON is expected" if not body.strip() else f"the body is not JSON ({error})"
+        raise errors.RequestError(message) from error
+    except RecursionError as error:
+        message = "the body is nested too deeply"
+        raise errors.RequestError(message) from error
+
+
+def decode_query(pairs: Iterable[tuple[str, str]]) -> EntryQuery:
+    """Decode a query string.
+
+    Raises:
+        errors.RequestError: A parameter is unknown, wrong, or given twice.
+    """
+    values: dict[str, str] = {}
+    for name, value in pairs:
+        if name in values:
+            message = "given twice"
+            raise errors.RequestError(message, field=name)
+        values[name] = value
+    try:
+        return msgspec.convert(values, EntryQuery)
+    except msgspec.ValidationError as error:
+        raise refusal(error) from error
+
+
+def refusal(error: msgspec.ValidationError) -> errors.RequestError:
+    """Return what to tell the caller: the sentence, then the dotted name of the field at fault."""
+    text = str(error)
+    path = ""
+    if at := _AT.fullmatch(text):
+        text, path = at["what"], at["path"]
+    field = _INDEX.sub(lambda match: "" if match["index"] == "..." else f".{match['index']}", path).lstrip(".")
+    if unknown := _UNKNOWN.fullmatch(text):
+        return errors.RequestError("unknown field", field=_joined(field, unknown["field"]))
+    if missing := _MISSING.fullmatch(text):
+        return errors.RequestError("missing field", field=_joined(field, missing["field"]))
+    return errors.RequestError(text, field=field)
+
+
+def _joined(outer: str, inner: str) -> str:
+    return f"{outer}.{inner}" if outer else inner
