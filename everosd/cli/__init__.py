@@ -9,6 +9,6 @@ from __future__ import annotations
 
 def main() -> None:
     """Run `everosd` with the process's arguments and exit with its code."""
-    from everosd.cli import app
+    from everosd.cli.app import main as run
 
-    app.main()
+    run()

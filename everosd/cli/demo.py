@@ -1,0 +1,223 @@
+"""`everosd demo`: a sample root, a daemon, a search, an edit as an editor makes it, and how soon it was found.
+
+Everything is the real thing: the installed daemon in a process of its own, asked over HTTP. No key, no network.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from typing import cast
+
+from everosd import errors, lock
+from everosd.cli import client, show
+
+READY_TIMEOUT_S = 30.0
+FOUND_TIMEOUT_S = 10.0
+STOP_TIMEOUT_S = 20.0
+POLL_S = 0.001
+"""Finer than what is measured."""
+LOG_LINES = 20
+
+EPISODES = Path("default_app/default_project/users/lena/episodes")
+EDITED = EPISODES / "episode-2026-07-11.md"
+BEFORE, AFTER = "a diet of 180 grams a day", "a diet of 145 grams of venison a day"
+APPENDED = EPISODES / "episode-2026-09-06.md"
+HAND_WRITTEN = "\n## Packed for the hut\n\nTwo leads, the basket, a thermos and the folding ramp for Pesto.\n"
+
+QUERIES = (
+    ("lena", "how many dogs"),
+    ("tomas", "NR-8812-C"),
+    ("yuki", "茶道の稽古"),
+    ("amina", "Saturn rings"),
+)
+
+
+class DemoFailed(errors.EverosdError):
+    """A step of the demo did not do what it shows."""
+
+
+def run(root: Path | None) -> int:
+    """Show it; return 0 when everything happened as promised.
+
+    Raises:
+        DemoFailed: a step did not; the daemon is stopped and its last lines are part of the message.
+    """
+    with tempfile.TemporaryDirectory(prefix="everosd-demo-") as folder:
+        where = Path(folder) / "memory" if root is None else root.expanduser().absolute()
+        _say(
+            f"1. a sample memory root: {make(where)} Markdown files of four people and an agent, seven months\n   {where}"
+        )
+        with serving(where, Path(folder) / "everosd.log") as asked:
+            _search(asked)
+            _edit(asked, where)
+            _write_by_hand(asked, where)
+            _verify(asked)
+            _say("\n6. stopping")
+        _say("   stopped, exit code 0")
+        if root is None:
+            _say("\nThe sample is gone again. Keep one to play with: everosd demo --root ~/everosd-demo")
+        else:
+            _say(f"\nThe sample stays: everosd serve --root {where}")
+    return 0
+
+
+def make(root: Path) -> int:
+    """Write the sample memory root; return the number of its files.
+
+    Raises:
+        RootError: there is something at `root` already.
+    """
+    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise errors.RootError(
+            str(root), "is not empty, and the demo edits what it finds", hint="name a new folder with --root"
+        )
+    from everosd.cli import root as root_folder
+
+    root_folder.make(root)
+    with resources.as_file(resources.files("everosd.cli") / "sample") as sample:
+        shutil.copytree(sample, root, dirs_exist_ok=True, copy_function=shutil.copyfile)
+    for path in (root / "default_app").rglob("*"):
+        path.chmod(0o700 if path.is_dir() else 0o600)
+    (root / "default_app").chmod(0o700)
+    return sum(1 for _ in root.rglob("*.md"))
+
+
+@contextlib.contextmanager
+def serving(root: Path, log: Path) -> Iterator[client.Client]:
+    """Run a daemon for `root` while the block runs; its lines go to `log`."""
+    started_s = time.monotonic()
+    with log.open("wb") as lines:
+        process = subprocess.Popen(  # noqa: S603  # our own program, our own arguments
+            [sys.executable, "-m", "everosd", "serve", "--root", str(root), "--port", "0"],
+            stdin=subprocess.DEVNULL,
+            stdout=lines,
+            stderr=lines,
+        )
+    try:
+        asked = _ready(root, process)
+        _say(
+            f"\n2. the daemon: {asked.url}, everything searchable {time.monotonic() - started_s:.2f} s after its start"
+        )
+        yield asked
+        _stop(process)
+    except (DemoFailed, subprocess.TimeoutExpired) as error:
+        last = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
+        text = "\n".join((str(error), "the daemon's last lines:", *last))
+        raise DemoFailed(text) from error
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Ask it to stop as systemd does."""
+    process.send_signal(signal.SIGTERM)
+    if (code := process.wait(STOP_TIMEOUT_S)) != 0:
+        reason = f"the daemon ended with exit code {code}"
+        raise DemoFailed(reason)
+
+
+def _ready(root: Path, process: subprocess.Popen[bytes]) -> client.Client:
+    """Wait until keyword search serves what is on disk."""
+    give_up_s = time.monotonic() + READY_TIMEOUT_S
+    while time.monotonic() < give_up_s:
+        if process.poll() is not None:
+            reason = f"the daemon ended at once with exit code {process.returncode}"
+            raise DemoFailed(reason)
+        holder = lock.holder(root)
+        if holder is not None and holder.pid == process.pid and holder.port is not None:
+            asked = client.Client("127.0.0.1", holder.port, pid=holder.pid)
+            if asked.call("GET", "/health").body.get("ready"):
+                return asked
+        time.sleep(0.01)
+    reason = f"the daemon was not ready after {READY_TIMEOUT_S:.0f} s"
+    raise DemoFailed(reason)
+
+
+def _search(asked: client.Client) -> None:
+    """Search as four people."""
+    _say("\n3. searching")
+    for user, query in QUERIES:
+        started_s = time.monotonic()
+        found = _hits(asked, user, query)
+        took_ms = (time.monotonic() - started_s) * 1000
+        if not found:
+            reason = f"{user}: {query!r} found nothing"
+            raise DemoFailed(reason)
+        _say(f"   {user}: {query}  →  {found[0]['subject']}  (score {found[0]['score']:.2f}, {took_ms:.1f} ms)")
+
+
+def _edit(asked: client.Client, root: Path) -> None:
+    """Change one sentence as an editor does: a new file beside the old one, renamed over it."""
+    path = root / EDITED
+    text = path.read_text(encoding="utf-8")
+    beside = path.with_name(f".{path.name}.swp-demo.tmp")
+    beside.write_text(text.replace(BEFORE, AFTER), encoding="utf-8")
+    beside.chmod(0o600)
+    started_s = time.monotonic()
+    beside.replace(path)
+    took_ms = _until_found(asked, "venison", started_s)
+    _say(
+        f"\n4. an edit, saved as an editor saves (temporary file, rename): {EDITED.name}\n   - … {BEFORE}\n   + … {AFTER}"
+    )
+    _say(f"   “venison” found {took_ms:.0f} ms after the save")
+    if any("180 grams" in str(one["episode"]) for one in _hits(asked, "lena", "180 grams")):
+        reason = "the text from before the edit is still served"
+        raise DemoFailed(reason)
+
+
+def _write_by_hand(asked: client.Client, root: Path) -> None:
+    """Add a heading and a sentence at the end of a file, in place and without any markers."""
+    path = root / APPENDED
+    started_s = time.monotonic()
+    with path.open("a", encoding="utf-8") as file:
+        file.write(HAND_WRITTEN)
+    took_ms = _until_found(asked, "thermos", started_s)
+    quoted = HAND_WRITTEN.strip().replace("\n\n", "\n").replace("\n", "\n   + ")
+    _say(f"\n5. a note written by hand at the end of {APPENDED.name}, no ids, no markers\n   + {quoted}")
+    _say(f"   “thermos” found {took_ms:.0f} ms after the write")
+
+
+def _verify(asked: client.Client) -> None:
+    """Compare what is served with what a rebuild from the Markdown would make."""
+    answer = asked.call("POST", "/api/v1/admin/verify", {})
+    result = show.section(answer.body, "result") or answer.body
+    if answer.status != client.OK or not result.get("is_clean"):
+        reason = f"verify found differences: {answer.body}"
+        raise DemoFailed(reason)
+    _say("   verify: what is served equals what a rebuild from the Markdown makes")
+
+
+def _until_found(asked: client.Client, word: str, started_s: float) -> float:
+    """Return milliseconds from `started_s` until a search for `word` has a hit."""
+    while not _hits(asked, "lena", word):
+        if time.monotonic() - started_s > FOUND_TIMEOUT_S:
+            reason = f"{word!r} was not found within {FOUND_TIMEOUT_S:.0f} s of the save"
+            raise DemoFailed(reason)
+        time.sleep(POLL_S)
+    return (time.monotonic() - started_s) * 1000
+
+
+def _hits(asked: client.Client, user: str, query: str) -> list[dict[str, object]]:
+    """Return the Episodes that a keyword search finds."""
+    body = {"user_id": user, "query": query, "method": "keyword", "top_k": 5}
+    answer = asked.call("POST", "/api/v1/memory/search", body)
+    if answer.status != client.OK:
+        reason = f"search answered {answer.status}: {answer.body}"
+        raise DemoFailed(reason)
+    return cast("list[dict[str, object]]", show.rows(show.section(answer.body, "data"), "episodes"))
+
+
+def _say(text: str) -> None:
+    """Print at once, also into a pipe."""
+    print(text, flush=True)

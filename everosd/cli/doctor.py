@@ -1,0 +1,332 @@
+"""What is wrong here, and what to type: one look at the root, the settings, the system and the daemon.
+
+Reads only. What the files say is asked of the daemon, or of the files alone under the lock.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import stat
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal, cast
+
+import msgspec
+
+from everosd import config, errors, lock
+from everosd.cli import client, node, show
+
+Level = Literal["ok", "note", "warn", "fail"]
+
+MARKS: dict[Level, str] = {"ok": "ok", "note": "note", "warn": "WARN", "fail": "FAIL"}
+LOW_DISK_BYTES = 200 * 2**20
+NO_DISK_BYTES = 20 * 2**20
+"""Below this the next write of a large file may already fail."""
+REMOTE = ("nfs", "cifs", "smb", "9p", "fuse", "vboxsf", "virtiofs", "afs", "ceph")
+"""File systems on which changes made elsewhere send no events here."""
+OTHERS = 0o077
+MEMORY = Path("default_app")
+WATCHES = Path("/proc/sys/fs/inotify/max_user_watches")
+MOUNTS = Path("/proc/self/mountinfo")
+SPARE_WATCHES = 2
+"""Editors and sync programs of the same person watch too: half of the limit is theirs."""
+MAX_LISTED = 3
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing looked at."""
+
+    level: Level
+    """`fail` stops everosd, `warn` costs something, `note` is for knowing."""
+    about: str
+    text: str
+    hint: str = ""
+    """What to type or do; empty where nothing is to be done."""
+
+
+def examine(root: Path) -> list[Finding]:
+    """Look at everything; blocking. What depends on a thing that failed is left out."""
+    found = [_python(), _root(root)]
+    settings, finding = _settings(root)
+    found.append(finding)
+    found.extend(_ignored(settings))
+    found.extend(_strategies(root))
+    if found[1].level == "fail":
+        return found
+    for look in (_modes, _disk, _mount, _watches):
+        found.extend(look(root))
+    holder = lock.holder(root)
+    found.append(_daemon(root, holder, settings))
+    if settings is not None or holder is not None:
+        found.extend(_memory(root))
+    return found
+
+
+def report(findings: list[Finding]) -> str:
+    """Return the findings as text, each with its hint below it."""
+    lines = []
+    for one in findings:
+        lines.append(f"{MARKS[one.level]:<5} {one.about:<10} {one.text}")
+        if one.hint:
+            lines.append(f"{'':<16} → {one.hint}")
+    n_bad = sum(one.level in ("warn", "fail") for one in findings)
+    lines.append(
+        "\nall is well" if n_bad == 0 else f"\n{n_bad} {'thing needs' if n_bad == 1 else 'things need'} a look"
+    )
+    return "\n".join(lines)
+
+
+def _python() -> Finding:
+    """Look at the interpreter and the libraries that are not pure Python."""
+    import importlib
+
+    version = ".".join(map(str, sys.version_info[:3]))
+    for name in ("tantivy", "watchdog", "msgspec", "uvloop"):
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            hint = f"install everosd again: {sys.executable} -m pip install --force-reinstall everosd"
+            return Finding(
+                level="fail", about="python", text=f"Python {version} cannot load {name}: {error}", hint=hint
+            )
+    return Finding(level="ok", about="python", text=f"Python {version}, all libraries load")
+
+
+def _root(root: Path) -> Finding:
+    """Look whether the root is a folder that can be used."""
+    if not root.exists():
+        return Finding(
+            level="fail",
+            about="root",
+            text=f"{root} does not exist",
+            hint=f"mount it, or make it: everosd init --root {root}",
+        )
+    if not root.is_dir():
+        return Finding(level="fail", about="root", text=f"{root} is not a folder", hint="name a folder with --root")
+    if not os.access(root, os.R_OK | os.W_OK | os.X_OK):
+        text = f"{root} cannot be read and written by user {os.geteuid()}"
+        return Finding(
+            level="fail", about="root", text=text, hint=f"run everosd as the folder's owner, or: chown -R $USER {root}"
+        )
+    return Finding(level="ok", about="root", text=str(root))
+
+
+def _settings(root: Path) -> tuple[config.Config | None, Finding]:
+    """Read the settings as `everosd serve` would."""
+    try:
+        settings = config.load(root)
+    except errors.ConfigError as error:
+        return None, Finding(level="fail", about="settings", text=str(error), hint=error.hint)
+    own = (root / config.FILE_NAME).exists()
+    return settings, Finding(
+        level="ok",
+        about="settings",
+        text=f"{config.FILE_NAME} is in order" if own else f"no {config.FILE_NAME}: all defaults",
+    )
+
+
+def _ignored(settings: config.Config | None) -> Iterator[Finding]:
+    """Name the keys that EverOS knows and everosd does not use."""
+    if settings is not None and settings.ignored:
+        text = f"accepted and not used: {', '.join(settings.ignored)}"
+        yield Finding(level="note", about="settings", text=text)
+
+
+def _strategies(root: Path) -> Iterator[Finding]:
+    """Look whether ome.toml is TOML; what is in it has its effect once there are strategies to run."""
+    path = root / "ome.toml"
+    try:
+        tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:
+        yield Finding(level="warn", about="settings", text=f"{path}: {error}", hint=f"correct {path} and save it")
+
+
+def _modes(root: Path) -> Iterator[Finding]:
+    """Look whether other people of this machine can read the memory."""
+    open_to_others = [path for path in (root, root / config.FILE_NAME, root / MEMORY) if _mode(path) & OTHERS]
+    if open_to_others:
+        names = ", ".join(map(str, open_to_others[:MAX_LISTED]))
+        yield Finding(
+            level="warn",
+            about="privacy",
+            text=f"other users of this machine may look into {names}",
+            hint=f"chmod -R go= {root}",
+        )
+    else:
+        yield Finding(level="ok", about="privacy", text="only you can read the memory")
+
+
+def _disk(root: Path) -> Iterator[Finding]:
+    """Look how much room is left."""
+    free = shutil.disk_usage(root).free
+    room = f"{free / 2**30:,.1f} GiB free"
+    if free < LOW_DISK_BYTES:
+        level: Level = "fail" if free < NO_DISK_BYTES else "warn"
+        yield Finding(
+            level=level,
+            about="disk",
+            text=f"only {free // 2**20} MiB free",
+            hint="make room; nothing is lost meanwhile, but writes are refused",
+        )
+    else:
+        yield Finding(level="ok", about="disk", text=room)
+
+
+def _mount(root: Path) -> Iterator[Finding]:
+    """Look whether changes on this file system send events."""
+    kind = filesystem(root)
+    if kind.startswith(REMOTE):
+        text = f"{kind}: changes made on another machine send no events here"
+        yield Finding(level="note", about="watching", text=text, hint='set [watch] mode = "polling" in everos.toml')
+
+
+def _watches(root: Path) -> Iterator[Finding]:
+    """Look whether inotify has room for every folder of the root."""
+    try:
+        limit = int(WATCHES.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        yield Finding(level="note", about="watching", text="no inotify here: the tree is polled")
+        return
+    n_folders = sum(1 for _ in os.walk(root))
+    text = f"{n_folders:,} folders, {limit:,} inotify watches allowed"
+    if n_folders * SPARE_WATCHES > limit:
+        hint = f"sudo sysctl fs.inotify.max_user_watches={max(limit * 4, n_folders * 4)}"
+        yield Finding(level="warn", about="watching", text=text, hint=hint)
+    else:
+        yield Finding(level="ok", about="watching", text=text)
+
+
+def _daemon(root: Path, holder: lock.Holder | None, settings: config.Config | None) -> Finding:
+    """Look whether a daemon serves the root, or could."""
+    if holder is not None:
+        at = f", port {holder.port}" if holder.port else ""
+        return Finding(level="ok", about="daemon", text=f"pid {holder.pid}{at}")
+    if settings is None:
+        return Finding(level="warn", about="daemon", text="none runs, and none can start with these settings")
+    api = settings.api
+    if api.port and (reason := _taken(api.host, api.port)):
+        text = f"none serves {root}, and port {api.port} is not free: {reason}"
+        return Finding(
+            level="warn",
+            about="daemon",
+            text=text,
+            hint=f"stop what listens there, or set [api] port in {root / config.FILE_NAME}",
+        )
+    return Finding(level="note", about="daemon", text=f"none serves {root}", hint=f"everosd serve --root {root}")
+
+
+def _memory(root: Path) -> Iterator[Finding]:
+    """Ask what the files and the indexes say."""
+    try:
+        answer = node.connect(root).call("GET", "/api/v1/admin/status")
+    except errors.EverosdError as error:
+        yield Finding(level="fail", about="memory", text=str(error), hint=error.hint)
+        return
+    if answer.status != client.OK:
+        yield Finding(level="fail", about="memory", text=str(show.section(answer.body, "error").get("message")))
+        return
+    data = dict(show.section(answer.body, "data") or answer.body)
+    yield Finding(
+        level="ok", about="memory", text=f"{data.get('entries', 0):,} entries in {data.get('files_indexed', 0):,} files"
+    )
+    if data.get("alarm"):
+        yield Finding(level="fail", about="memory", text=str(data["alarm"]))
+    if not data.get("watch_healthy", True):
+        yield Finding(level="warn", about="watching", text=str(data.get("watch_reason")))
+    for name, one in show.section(data, "projections").items():
+        if error_text := cast("dict[str, object]", one).get("error"):
+            yield Finding(
+                level="warn", about=f"index {name}", text=str(error_text), hint=f"everosd rebuild --root {root}"
+            )
+    yield from _files(root, data)
+
+
+def _files(root: Path, data: show.Body) -> Iterator[Finding]:
+    """Turn the files that are not read as they should be into findings."""
+    for one in show.rows(data, "problems"):
+        kind = str(one.get("kind") or "warning")
+        line = f":{one['line']}" if one.get("line") else ""
+        level, hint = KINDS.get(kind, KINDS["warning"])
+        yield Finding(
+            level=level,
+            about="file",
+            text=f"{one.get('path')}{line}: {one.get('reason')}",
+            hint=hint(root, str(one.get("path"))),
+        )
+
+
+def filesystem(path: Path) -> str:
+    """Return the type of the file system that `path` lies on (`ext4`, `nfs4`); empty where nobody says."""
+    best, kind = -1, ""
+    try:
+        lines = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return ""
+    for line in lines:
+        fields, _, after = line.partition(" - ")
+        where = Path(fields.split()[4].encode().decode("unicode_escape"))
+        if path.is_relative_to(where) and len(where.parts) > best:
+            best, kind = len(where.parts), after.split()[0]
+    return kind
+
+
+def _taken(host: str, port: int) -> str:
+    """Return why nobody can listen on an address; empty where one can."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def _mode(path: Path) -> int:
+    """Return permission bits; 0 where there is no such file."""
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except OSError:
+        return 0
+
+
+def _open(root: Path, path: str) -> str:
+    return f"open {root / path} and correct that line; nothing in it is lost, and the daemon does not rewrite it"
+
+
+def _allow(root: Path, path: str) -> str:
+    return f"make it readable: chmod u+rX {root / path}"
+
+
+def _merge(root: Path, path: str) -> str:
+    return f"merge {root / path} into the original by hand, then delete it"
+
+
+def _retitle(_root: Path, _path: str) -> str:
+    return "give one of the two entries another id"
+
+
+def _move(_root: Path, path: str) -> str:
+    return f"move {path} to where it is read, e.g. users/<you>/episodes/episode-<date>.md; docs/ARCHITECTURE.md has the places"
+
+
+def _within(_root: Path, _path: str) -> str:
+    return "it leads out of the memory root and is not followed: put the file itself there"
+
+
+KINDS: dict[str, tuple[Level, Callable[[Path, str], str]]] = {
+    "error": ("warn", _open),
+    "warning": ("note", lambda _root, _path: ""),
+    "unreadable": ("warn", _allow),
+    "duplicate": ("warn", _retitle),
+    "conflict": ("warn", _merge),
+    "stray": ("note", _move),
+    "link": ("note", _within),
+}
+"""What each kind of problem with a file (`cascade.status.FileProblem`) means here, and its hint."""

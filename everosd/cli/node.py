@@ -1,0 +1,182 @@
+"""Where a command's work is done: in the daemon that serves the root, else here, under the root's lock.
+
+Both ways are the same requests to the same routes; only the road differs (a socket, or a call inside this process), so
+that a command says the same thing whether or not a daemon runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+import urllib.parse
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from everosd import clock, config, errors, lock
+from everosd.cli import client, progress
+
+if TYPE_CHECKING:
+    from litestar.types import ASGIApp
+
+    from everosd import daemon
+
+PORT_TIMEOUT_S = 5.0
+"""How long a holder of the lock may take to say on which port it listens."""
+PAUSE_S = 0.05
+EVERY_ADDRESS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # to be replaced, not bound
+"""What to connect to where the daemon listens on every address."""
+
+
+class Node(Protocol):
+    """Answers requests: a daemon, or the files alone."""
+
+    def call(
+        self, method: str, path: str, body: object = None, on_line: client.LineSink | None = None
+    ) -> client.Answer:
+        """Send one request and return the answer; see `client.Client.call`."""
+
+
+class Alone:
+    """The files alone: opened under the lock for one request, then closed again."""
+
+    def __init__(self, settings: config.Config) -> None:
+        """Remember the settings; nothing is opened yet."""
+        self._settings = settings
+
+    def call(
+        self, method: str, path: str, body: object = None, on_line: client.LineSink | None = None
+    ) -> client.Answer:
+        """Open the root, take in what changed on disk, answer one request, close; blocking.
+
+        Raises:
+            LockHeld: a daemon has started meanwhile.
+        """
+        return asyncio.run(self._call(method, path, body, on_line))
+
+    async def _call(self, method: str, path: str, body: object, on_line: client.LineSink | None) -> client.Answer:
+        from everosd import daemon
+
+        async with daemon.open_node(self._settings, clock.SystemClock()) as node:
+            with progress.Progress("comparing with the disk") as shown:
+                async with _following(node, shown):
+                    await node.cascade.reconcile("command line")
+            return await Exchange(body, on_line).ask(daemon.application(node), method, path)
+
+
+def connect(root: Path) -> client.Client | Alone:
+    """Return the daemon that serves `root`, or the files alone where there is none.
+
+    Raises:
+        LockHeld: another command works on the files just now.
+        ConfigError: there is no daemon and the settings cannot be read.
+    """
+    holder = running(root)
+    if holder is None:
+        return Alone(config.load(root))
+    host = EVERY_ADDRESS.get(holder.host, holder.host)
+    token = ""
+    with contextlib.suppress(errors.ConfigError):  # the daemon goes on with its old settings: so do commands
+        token = config.load(root).api.token.reveal()
+    return client.Client(host, holder.port or 0, token=token, pid=holder.pid)
+
+
+def running(root: Path) -> lock.Holder | None:
+    """Return the daemon that serves `root`, None where there is none; waits while one starts.
+
+    Raises:
+        LockHeld: something that does not listen has the lock for longer than a start takes.
+    """
+    give_up_s = time.monotonic() + PORT_TIMEOUT_S
+    while (holder := lock.holder(root)) is not None and holder.port is None:
+        if time.monotonic() >= give_up_s:
+            raise errors.LockHeld(str(root), pid=holder.pid or None, port=None)
+        time.sleep(PAUSE_S)
+    return holder
+
+
+@contextlib.asynccontextmanager
+async def _following(node: daemon.Node, shown: progress.Progress) -> AsyncIterator[None]:
+    """Show how far the cascade has come while the block runs."""
+
+    async def follow() -> None:
+        while True:
+            now = node.cascade.status()
+            shown.update(now.done, now.total)
+            await asyncio.sleep(PAUSE_S)
+
+    # Not a TaskGroup: it would wrap the error of the block, and errors are told apart by their class.
+    follower = asyncio.create_task(follow(), name="progress")
+    try:
+        yield
+    finally:
+        follower.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await follower
+
+
+class Exchange:
+    """One request to an ASGI application inside this process, and what came back."""
+
+    def __init__(self, body: object, on_line: client.LineSink | None) -> None:
+        """Keep the request's body and where lines of a streamed answer go."""
+        payload = b"" if body is None else msgspec.json.encode(body)
+        self._waiting = [{"type": "http.request", "body": payload, "more_body": False}]
+        self._on_line = on_line
+        self._status = 0
+        self._is_stream = False
+        self._rest = b""
+        self._last = b""
+
+    async def ask(self, app: ASGIApp, method: str, path: str) -> client.Answer:
+        """Send the request and return the answer."""
+        await app(_scope(method, path), self._receive, self._send)
+        if self._is_stream and self._rest.strip():
+            self._line(self._rest)
+        return client.Answer(status=self._status, body=client.decoded(self._last if self._is_stream else self._rest))
+
+    async def _receive(self) -> Any:  # a message of the protocol
+        """Hand the body over once; after that, nobody hangs up."""
+        if self._waiting:
+            return self._waiting.pop()
+        return await asyncio.Event().wait()
+
+    async def _send(self, message: Any) -> None:  # a message of the protocol
+        """Take the answer, line by line where it is streamed."""
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            self._is_stream = any(client.STREAM.encode() in value for _, value in message["headers"])
+        elif message["type"] == "http.response.body":
+            self._rest += message["body"]
+            if self._is_stream:
+                *lines, self._rest = self._rest.split(b"\n")
+                for line in filter(bytes.strip, lines):
+                    self._line(line)
+
+    def _line(self, line: bytes) -> None:
+        """Keep the newest line and pass it on."""
+        self._last = line
+        if self._on_line is not None:
+            self._on_line(client.decoded(line))
+
+
+def _scope(method: str, path: str) -> Any:  # the protocol's own dictionary
+    """Return the ASGI scope of a request from this machine."""
+    bare, _, query = path.partition("?")
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": urllib.parse.unquote(bare),
+        "raw_path": bare.encode(),
+        "query_string": query.encode(),
+        "root_path": "",
+        "headers": [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")],
+        "client": ("127.0.0.1", 0),
+        "server": ("127.0.0.1", 0),
+    }

@@ -1,0 +1,59 @@
+"""Making a memory root: the folder and the two files for what a person wants otherwise."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from everosd import errors
+
+EVEROS_TOML = """\
+# What this memory root wants otherwise than everosd's defaults; only the lines that differ.
+# All settings with their meaning: `everosd serve` uses the defaults of its installation, documented line by line in
+# docs/OPERATIONS.md and in default.toml. An example:
+#
+# [memory]
+# timezone = "Europe/Vienna"
+#
+# [api]
+# port = 8000
+"""
+OME_TOML = """\
+# Strategies of this memory root that run otherwise than by default; only the lines that differ. An example:
+#
+# [strategies.reflect_episodes]
+# enabled = true
+# cron = "0 2 * * 1"
+"""
+FILES = {"everos.toml": EVEROS_TOML, "ome.toml": OME_TOML}
+
+
+def make(root: Path) -> list[Path]:
+    """Make what is missing of a root, readable by its owner alone; return what was made. Changes nothing that exists.
+
+    Raises:
+        RootError: the folder or a file cannot be made.
+    """
+    made = []
+    try:
+        if not root.exists():
+            root.mkdir(mode=0o700, parents=True)
+            made.append(root)
+        for name, text in FILES.items():
+            if _write_new(root / name, text):
+                made.append(root / name)
+    except OSError as error:
+        reason = f"{error.strerror or error}" + (f" ({error.filename})" if error.filename else "")
+        raise errors.RootError(str(root), reason, hint="name a folder that you may write with --root") from error
+    return made
+
+
+def _write_new(path: Path, text: str) -> bool:
+    """Write a file of mode 0600 unless there is one; tell whether it was written."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return False
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    return True

@@ -1,0 +1,160 @@
+"""Answers as text for people; programs ask for `--json` and get what the daemon said."""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from typing import cast
+
+Body = Mapping[str, object]
+
+TEXT_LINES = 3
+"""Of a hit's text, so that ten hits fit on a screen."""
+MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
+MAX_PROBLEMS = 20
+"""Of the files that are not read as they should be; `--json` has them all."""
+
+
+def hits(data: Body) -> str:
+    """Return what a search found, best first."""
+    blocks = [
+        *(_hit(item, "subject", "episode") for item in rows(data, "episodes")),
+        *(_hit(item, "task_intent", "approach") for item in rows(data, "agent_cases")),
+        *(_hit(item, "name", "content") for item in rows(data, "agent_skills")),
+    ]
+    return "\n\n".join(blocks) if blocks else "nothing found"
+
+
+def status(data: Body) -> Iterator[str]:
+    """Yield the lines of `everosd status`."""
+    yield from _columns(
+        (
+            (
+                "memory",
+                f"{_n(data, 'entries')} entries of {_n(data, 'owners')} owners in {_n(data, 'files_indexed')} files",
+            ),
+            ("state", _state(data)),
+            *((f"index {name}", _projection(cast("Body", one))) for name, one in section(data, "projections").items()),
+            ("watching", _watching(data)),
+        )
+    )
+    if data.get("alarm"):
+        yield f"\nALARM: {data['alarm']}"
+    for loop in cast("Iterable[object]", data.get("stalled") or ()):
+        yield f"stalled: {loop} has made no progress for too long"
+    yield from problems(data)
+
+
+def problems(data: Body) -> Iterator[str]:
+    """Yield the files that are not read as they should be, worst first."""
+    found = rows(data, "problems")
+    n_problems = int(cast("int", data.get("n_problems") or len(found)))
+    if not found:
+        return
+    yield f"\n{n_problems:,} {'file needs' if n_problems == 1 else 'files need'} a look:"
+    for one in found[:MAX_PROBLEMS]:
+        line = f":{one['line']}" if one.get("line") else ""
+        yield f"  {one.get('kind', 'warning'):<10} {one.get('path')}{line}: {one.get('reason')}"
+    if n_problems > MAX_PROBLEMS:
+        yield f"  … and {n_problems - MAX_PROBLEMS:,} more (--json lists up to {len(found):,})"
+
+
+def section(data: Body, name: str) -> Body:
+    """Return an object inside an object, empty where there is none."""
+    value = data.get(name)
+    return cast("Body", value) if isinstance(value, Mapping) else {}
+
+
+def rows(data: Body, name: str) -> list[Body]:
+    """Return a list of objects inside an object, empty where there is none."""
+    value = data.get(name)
+    return [cast("Body", one) for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+
+
+def span(seconds: float) -> str:
+    """Return a length of time in the two largest units that matter."""
+    whole = int(seconds)
+    if whole < MINUTE_S:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{whole} s"  # noqa: PLR2004  # tenths stop to matter there
+    if whole < HOUR_S:
+        return f"{whole // MINUTE_S} min {whole % MINUTE_S} s"
+    if whole < DAY_S:
+        return f"{whole // HOUR_S} h {whole % HOUR_S // MINUTE_S} min"
+    return f"{whole // DAY_S} d {whole % DAY_S // HOUR_S} h"
+
+
+def since(moment: str, now: dt.datetime) -> str:
+    """Return how long ago an ISO moment was; empty where it says nothing."""
+    try:
+        return span((now - dt.datetime.fromisoformat(moment)).total_seconds())
+    except (TypeError, ValueError):
+        return ""
+
+
+def _hit(item: Body, title: str, text: str) -> str:
+    """Return one hit: score, title and moment; the first lines of its text; its id."""
+    width = min(shutil.get_terminal_size().columns, 110)
+    moment = str(item.get("timestamp") or "")[:16].replace("T", " ")
+    score = item.get("score")
+    head = f"{score:.2f}" if isinstance(score, (int, float)) else "    "
+    flag = "" if item.get("status", "active") == "active" else f"  [{item['status']}]"
+    body = " ".join(str(item.get(text) or "").split())
+    lines = textwrap.wrap(body, width - 6, max_lines=TEXT_LINES, placeholder=" …")
+    return "\n".join(
+        (
+            f"{head}  {str(item.get(title) or '').strip() or '(no title)'}  {moment}{flag}".rstrip(),
+            *(f"      {line}" for line in lines),
+            f"      {item.get('id')}",
+        )
+    )
+
+
+def _state(data: Body) -> str:
+    """Say what the daemon is doing."""
+    phase = str(data.get("phase") or "unknown")
+    done, total = data.get("done"), data.get("total")
+    parts = [phase if phase == "ready" or not total else f"{phase}, {done:,} of {total:,} files compared"]
+    pending = int(cast("int", data.get("pending") or 0))
+    parts.append(
+        "everything on disk is searchable" if phase == "ready" and not pending else f"{pending:,} changes pending"
+    )
+    parts += [
+        f"{_n(data, key)} {name}"
+        for key, name in (("failed_retryable", "to be tried again"), ("failed_permanent", "given up"))
+        if data.get(key)
+    ]
+    return "; ".join(parts)
+
+
+def _projection(one: Body) -> str:
+    """Say how far an index has come."""
+    text = f"{_n(one, 'documents')} documents, {one.get('state', 'ok')}"
+    if progress := one.get("progress"):
+        done, total = cast("tuple[int, int]", progress)
+        text += f", {done:,} of {total:,}"
+    if one.get("behind"):
+        text += f", {_n(one, 'behind')} changes behind"
+    return text + (f": {one['error']}" if one.get("error") else "")
+
+
+def _watching(data: Body) -> str:
+    """Say how edits are noticed."""
+    text = str(data.get("watch_mode") or "unknown")
+    age_s = data.get("scan_age_s")
+    if isinstance(age_s, (int, float)):
+        text += f", disk compared {span(age_s)} ago"
+    return text if data.get("watch_healthy", True) else f"{text}; DEGRADED: {data.get('watch_reason')}"
+
+
+def _columns(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield `name  text` lines."""
+    for name, text in pairs:
+        yield f"{name:<12}{text}"
+
+
+def _n(data: Body, key: str) -> str:
+    """Return a count with thousands set off."""
+    value = data.get(key)
+    return f"{value:,}" if isinstance(value, int) else "0"
