@@ -1,0 +1,257 @@
+"""Files that lost their name to a new version: watched for a while, because an editor may still be writing to them.
+
+An editor that writes in place opens the file, and saves into what it opened even if that has lost its name meanwhile. What
+comes in that way is a save, made on the version that was displaced. After a crash the same question is asked of every
+temporary file that is found: was it ours, or does it hold somebody's save?
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from everosd.log import file, swap
+
+KEEP_S = 60.0
+"""How long a displaced file that somebody may have open is watched."""
+
+CLOSED_KEEP_S = 1.0
+"""How long one is kept that nobody has open: a program that had looked the name up may be about to open it."""
+
+_QUIET_S = 0.2
+"""An in-place save is taken up when nothing has been written for this long."""
+
+_MAX_BYTES = 256 << 20
+"""What displaced files may take on the disk together; beyond it the oldest are read once more and let go."""
+
+
+class LateSave(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody saved into a file that had lost its name already."""
+
+    path: Path
+    """The name that it was meant for."""
+    data: bytes
+    base: bytes | None
+    """The version that they had opened; None where it is not known (after a crash)."""
+    kept_at: Path | None = None
+    """A copy that survives a crash; whoever has brought the save into the log deletes it."""
+
+
+class _Watched:
+    """One displaced file and what is known of it."""
+
+    def __init__(self, displaced: file.Displaced, since_s: float) -> None:
+        self.displaced = displaced
+        self.until_s = since_s + (CLOSED_KEEP_S if displaced.is_closed else KEEP_S)
+        self.digest = displaced.digest
+        self.base = displaced.base
+        self.size = 0
+        self.seen: file.Identity | None = None
+        self.seen_s = since_s
+
+
+class Watch:
+    """The displaced files of one root. Every method may be called from any thread, and blocks for disk reads."""
+
+    def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        """Start with nothing to watch."""
+        self._monotonic_s = monotonic_s
+        self._watched: list[_Watched] = []
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        """Return how many files are being watched."""
+        return len(self._watched)
+
+    def add(self, displaced: file.Displaced) -> None:
+        """Watch one more."""
+        watched = _Watched(displaced, self._monotonic_s())
+        # The state as displaced is not known here: the first look compares by content.
+        with contextlib.suppress(OSError):
+            watched.size = displaced.now_at.stat().st_size
+        with self._lock:
+            self._watched.append(watched)
+
+    def late_saves(self, *, is_final: bool = False) -> tuple[LateSave, ...]:
+        """Look at every watched file; return what was saved into them, each save once.
+
+        Args:
+            is_final: Look at all of them for the last time, whatever their age, as when the daemon stops: what nobody
+                has open is deleted, the rest stays for the next start.
+        """
+        with self._lock:
+            saves = [save for watched in tuple(self._watched) if (save := self._look(watched, is_final)) is not None]
+            total = sum(watched.size for watched in self._watched)
+            while total > _MAX_BYTES:
+                oldest = self._watched[0]
+                total -= oldest.size
+                save = self._look(oldest, is_final=True)
+                if save is not None:
+                    saves.append(save)
+                self._let_go(oldest)
+        return tuple(saves)
+
+    def make_room(self) -> None:
+        """Delete what nobody has open, at once: the disk is full."""
+        with self._lock:
+            for watched in tuple(self._watched):
+                if watched.displaced.is_closed and self._look(watched, is_final=True) is None:
+                    self._let_go(watched)
+
+    def _look(self, watched: _Watched, is_final: bool) -> LateSave | None:  # noqa: FBT001 - private
+        now_s = self._monotonic_s()
+        at = watched.displaced.now_at
+        identity = file.identify(at)
+        if identity is None:
+            self._watched.remove(watched)
+            return None
+        if identity != watched.seen:
+            is_first = watched.seen is None
+            watched.seen, watched.seen_s, watched.size = identity, now_s, identity.size
+            if not is_first and not is_final:
+                return None
+        is_due = is_final or now_s >= watched.until_s
+        if not is_due and now_s - watched.seen_s < _QUIET_S:
+            return None
+        save = self._changed(watched)
+        if save is not None:
+            # Whoever saved once may save again.
+            watched.until_s = now_s + KEEP_S
+        elif is_due and not (is_final and not watched.displaced.is_closed and _is_held(at)):
+            self._let_go(watched)
+        return save
+
+    def _changed(self, watched: _Watched) -> LateSave | None:
+        try:
+            read = file.read(watched.displaced.now_at)
+        except OSError:
+            return None
+        digest = file.digest(read.data)
+        # An empty file is an editor that has truncated and not written yet, or gave up: nothing that one could mean.
+        if digest == watched.digest or not read.data:
+            return None
+        save = LateSave(path=watched.displaced.path, data=read.data, base=watched.base)
+        watched.digest, watched.base = digest, read.data
+        return save
+
+    def _let_go(self, watched: _Watched) -> None:
+        if watched in self._watched:
+            self._watched.remove(watched)
+        with contextlib.suppress(OSError):
+            watched.displaced.now_at.unlink()
+        with contextlib.suppress(OSError):
+            file.origin_of(watched.displaced.now_at).unlink()
+
+
+def _is_held(path: Path) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return swap.is_held_for_writing(descriptor) is not False
+    finally:
+        os.close(descriptor)
+
+
+def recover(
+    root: Path, tmp_dir: Path, watch: Watch, *, skip: tuple[str, ...] = (".index", ".cache", ".tmp")
+) -> tuple[LateSave, ...]:
+    """Put right what a crash left between two names, below the whole root.
+
+    A temporary file that holds the new or the old version is a left-over. One that holds anything else is a save that
+    came in at the moment of the crash: it goes back to its name, or is returned when the name has moved on. Blocks.
+
+    Args:
+        root: The memory root.
+        tmp_dir: Its `.tmp/`.
+        watch: Gets the left-overs, in case an editor still has them open.
+        skip: Folders of the root that are not looked at.
+    """
+    late: list[LateSave] = []
+    for temporary in _temporaries(root, skip):
+        save = _recover_one(temporary, tmp_dir, watch)
+        if save is not None:
+            late.append(save)
+    if tmp_dir.is_dir():
+        for left in sorted(tmp_dir.glob("*.displaced")):
+            save = _sort_out(root, left)
+            if save is not None:
+                late.append(save)
+    return tuple(late)
+
+
+def _temporaries(root: Path, skip: tuple[str, ...]) -> Iterator[Path]:
+    for folder, folders, names in os.walk(root):
+        if Path(folder) == root:
+            folders[:] = [name for name in folders if name not in skip]
+        for name in names:
+            if name.startswith(".") and file.TEMPORARY.match(name):
+                yield Path(folder, name)
+
+
+def _recover_one(temporary: Path, tmp_dir: Path, watch: Watch) -> LateSave | None:
+    match = file.TEMPORARY.match(temporary.name)
+    if match is None:
+        return None
+    path = _target(temporary, match["name"])
+    if match["expected"] is None:
+        # Not complete: the exchange had not begun.
+        temporary.unlink(missing_ok=True)
+        return None
+    try:
+        held = file.read(temporary)
+    except OSError:
+        return None
+    mark = file.digest(held.data)[:8].hex()
+    try:
+        current = file.read(path)
+    except OSError:
+        current = None
+    if current is not None and current.identity.inode == held.identity.inode:
+        temporary.unlink(missing_ok=True)
+    elif mark in (match["expected"], match["new"]):
+        watch.add(file.displace(path, temporary, tmp_dir, held.data))
+    elif current is None:
+        if not swap.move_new(temporary, path):
+            return _late(path, temporary)
+    elif file.digest(current.data)[:8].hex() == match["new"] and swap.exchange(temporary, path):
+        watch.add(file.displace(path, temporary, tmp_dir, current.data))
+    else:
+        return _late(path, temporary)
+    return None
+
+
+def _late(path: Path, kept_at: Path) -> LateSave | None:
+    try:
+        data = file.read(kept_at).data
+    except OSError:
+        return None
+    return LateSave(path=path, data=data, base=None, kept_at=kept_at) if data else None
+
+
+def _target(temporary: Path, name: str) -> Path:
+    """Return the file that a temporary one was for; long names are cut in it."""
+    target = temporary.with_name(name)
+    if target.exists():
+        return target
+    longer = [each for each in temporary.parent.glob("*.md") if each.name.startswith(name)]
+    return longer[0] if len(longer) == 1 else target
+
+
+def _sort_out(root: Path, left: Path) -> LateSave | None:
+    """Take up what an editor saved into a displaced file while no daemon ran; delete the file otherwise."""
+    mark = left.name.split(".")[1]
+    origin = file.origin(left)
+    save = _late(Path(), left)
+    if save is None or file.digest(save.data)[:8].hex() == mark or origin is None:
+        left.unlink(missing_ok=True)
+        file.origin_of(left).unlink(missing_ok=True)
+        return None
+    return msgspec.structs.replace(save, path=root / origin)
