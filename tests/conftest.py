@@ -1,0 +1,62 @@
+"""What every test gets: Hypothesis profiles; in tests/unit also warnings as errors and a loop that must not be blocked."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import blockbuster
+import hypothesis
+import pytest
+
+TESTS = Path(__file__).parent
+UNIT = TESTS / "unit"
+SLOWEST_STEP_S = 1.0
+"""A step of the event loop that takes longer is blocking work; far above what a busy machine does to a fair one."""
+
+hypothesis.settings.register_profile("default", deadline=None, max_examples=100)
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=20)
+hypothesis.settings.register_profile("fuzz", deadline=None, max_examples=5_000)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Make warnings errors in tests/unit; process tests meet third parties."""
+    for item in items:
+        if UNIT in item.path.parents:
+            item.add_marker(pytest.mark.filterwarnings("error"))
+
+
+@pytest.fixture(autouse=True)
+def _loop_is_never_blocked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """In tests/unit: a blocking call of ours on an event loop raises, and a step that takes long fails the test."""
+    if UNIT not in request.path.parents:
+        yield
+        return
+    monkeypatch.setenv("PYTHONASYNCIODEBUG", "1")
+    slow = _SlowSteps()
+    logger = logging.getLogger("asyncio")
+    logger.addHandler(slow)
+    try:
+        with blockbuster.blockbuster_ctx("everosd"):
+            yield
+    finally:
+        logger.removeHandler(slow)
+    assert slow.found == []
+
+
+class _SlowSteps(logging.Handler):
+    """Collects what asyncio's debug mode says of steps that took too long."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        took = re.search(r"took ([\d.]+) seconds", text)
+        if took and float(took[1]) > SLOWEST_STEP_S:
+            self.found.append(text)
