@@ -30,13 +30,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings("error"))
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Put asyncio in debug mode for tests/unit: before any fixture, because one of them makes the loop."""
+    if UNIT in item.path.parents:
+        os.environ["PYTHONASYNCIODEBUG"] = "1"
+    else:
+        os.environ.pop("PYTHONASYNCIODEBUG", None)
+
+
 @pytest.fixture(autouse=True)
-def _loop_is_never_blocked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _loop_is_never_blocked(request: pytest.FixtureRequest) -> Iterator[None]:
     """In tests/unit: a blocking call of ours on an event loop raises, and a step that takes long fails the test."""
     if UNIT not in request.path.parents:
         yield
         return
-    monkeypatch.setenv("PYTHONASYNCIODEBUG", "1")
     slow = _SlowSteps()
     logger = logging.getLogger("asyncio")
     logger.addHandler(slow)
