@@ -33,10 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Put asyncio in debug mode for tests/unit: before any fixture, because one of them makes the loop."""
-    if UNIT in item.path.parents:
-        os.environ["PYTHONASYNCIODEBUG"] = "1"
-    else:
-        os.environ.pop("PYTHONASYNCIODEBUG", None)
+    item.config.option.asyncio_debug = UNIT in item.path.parents
 
 
 @pytest.fixture(autouse=True)
