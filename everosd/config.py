@@ -140,6 +140,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     index: Index
     daemon: Daemon
     log: Log
+    given: tuple[tuple[str, object], ...] = ()
+    """Dotted keys that the command line set: they stay above everything when the rest is read again."""
     ignored: tuple[str, ...] = ()
     """Dotted keys and variables that EverOS knows and everosd does not need, sorted."""
 
@@ -249,10 +251,16 @@ def load(root: Path, environ: Mapping[str, str] = os.environ, *, given: Mapping[
         index=_section(Index, "index", values, origins),
         daemon=_section(Daemon, "daemon", values, origins),
         log=_section(Log, "log", values, origins),
+        given=tuple((given or {}).items()),
         ignored=tuple(sorted(ignored)),
     )
     _check_meaning(loaded, origins)
     return loaded
+
+
+def reread(current: Config, environ: Mapping[str, str] = os.environ) -> Config:
+    """Read all sources again, the command line's settings as they were; raises as `load` does."""
+    return load(current.root, environ, given=dict(current.given))
 
 
 class Reload(msgspec.Struct, frozen=True, kw_only=True):

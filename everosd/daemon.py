@@ -1,0 +1,556 @@
+"""Opens everything, starts everything, stops everything: the only place where the parts are wired together.
+
+`open_node` is the parts over one root, for the daemon and for commands that work on the files alone. `serve` is the
+daemon: lock, port, parts, HTTP, watcher, comparison with the disk, READY; on SIGTERM the same backwards, within bounds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import datetime as dt
+import errno
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NoReturn
+
+import msgspec
+import structlog
+
+import everosd
+from everosd import clock as clocks
+from everosd import config, errors, lock, logs, notify
+
+if TYPE_CHECKING:
+    from everosd.api import guard
+    from everosd.cascade import apply, project
+    from everosd.index import contract
+    from everosd.search import query
+    from everosd.store import db, read
+    from everosd.watch import fs, settle
+
+OK, UNEXPECTED, USAGE = 0, 1, 2
+EXIT_CODES: tuple[tuple[type[errors.EverosdError], int], ...] = (
+    (errors.ConfigError, 3),
+    (errors.LockHeld, 4),
+    (errors.PortTaken, 5),
+    (errors.RootError, 6),
+    (errors.SchemaTooNew, 9),
+    (errors.StoreError, 7),
+    (errors.DerivedIndexError, 7),
+    (errors.WriteRefused, 8),
+    (errors.RequestError, USAGE),
+)
+"""Exit code of an error: the first class that fits; any other error is `UNEXPECTED`. The unit file names those that must
+not be tried again."""
+DISK_FAILED = 8
+DISK_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
+
+INDEX_FOLDER = ".index"
+LEDGER = Path("sqlite", "system.db")
+BEAT_S = 5.0
+"""Longest time between two looks at how the daemon does; shorter where systemd's watchdog asks for it."""
+GUARD_S = 2.0
+"""How often lock and settings are looked at: a saved setting is in force within this time."""
+BLOCKED_S = 0.5
+"""A heartbeat later than this means that something blocked the event loop."""
+EXTEND_S = 30.0
+"""What a start that moves on asks systemd for at each heartbeat."""
+OPENING_S = 900.0
+"""Longest time that opening (migration, taking over) may ask for more time: it has no progress to show."""
+HTTP_DRAIN_S = 3
+"""How long requests in flight may take once the daemon stops; the rest of the drain is for the indexes."""
+BACKLOG = 512
+
+log = structlog.get_logger(__name__)
+
+Outcome = Literal["stopped", "again"]
+FileState = tuple[int, int, int] | None
+"""Inode, size and mtime (ns) of the settings file."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Node:
+    """The open parts over one root."""
+
+    config: config.Config
+    clock: clocks.Clock
+    started_at: dt.datetime
+    """Aware UTC."""
+    database: db.Database
+    reader: read.Reader
+    text: project.Projection[contract.Index]
+    settler: settle.Settler
+    watcher: fs.Watcher
+    cascade: apply.Cascade
+    search: query.Search
+
+
+def exit_code(error: BaseException) -> int:
+    """Return the exit code for an error, from the one table."""
+    for kind, code in EXIT_CODES:
+        if isinstance(error, kind):
+            return code
+    is_disk = isinstance(error, OSError) and error.errno in DISK_ERRNOS
+    return DISK_FAILED if is_disk else UNEXPECTED
+
+
+@contextlib.asynccontextmanager
+async def open_node(settings: config.Config, clock: clocks.Clock) -> AsyncIterator[Node]:
+    """Open the files alone, under the root's lock, with every loop running but no watcher and no port.
+
+    Edits are noticed when asked for: `await node.cascade.reconcile(...)`, then `await node.cascade.settled(...)`.
+
+    Raises:
+        LockHeld: a daemon, or another command, has the root.
+    """
+    held = await asyncio.to_thread(lock.acquire, settings.root, started_at=clock.now().isoformat())
+    with held:
+        async with _parts(settings, clock) as node, _loops(node, is_watching=False):
+            yield node
+
+
+@contextlib.asynccontextmanager
+async def _parts(settings: config.Config, clock: clocks.Clock) -> AsyncIterator[Node]:
+    """Open the parts in the order in which they need each other, and close them in the opposite one."""
+    from everosd.cascade import apply, project
+    from everosd.index import text
+    from everosd.log import layout, writer
+    from everosd.search import query
+    from everosd.store import db, journal, read
+    from everosd.watch import fs, settle
+
+    root, zone = settings.root, settings.memory.zone
+    async with contextlib.AsyncExitStack() as stack:
+        ledger_path = root / INDEX_FOLDER / LEDGER
+        database = await db.Database.open(ledger_path, _sqlite(settings))
+        stack.push_async_callback(database.close)
+        reader = await read.Reader.open(ledger_path, _sqlite(settings))
+        stack.push_async_callback(reader.close)
+        places = layout.Layout(root, await asyncio.to_thread(layout.is_case_insensitive, root))
+        pen = writer.Writer(places, journal.Journal(database), clock, zone)
+        stack.push_async_callback(pen.close)
+        words: project.Projection[contract.Index] = project.Projection(
+            "text", root / INDEX_FOLDER / "text", text.open_or_set_aside, database, clock
+        )
+        settler = settle.Settler(clock, settings.watch.settle_ms / 1000)
+        cascade = apply.Cascade(
+            root=root,
+            timezone=zone,
+            database=database,
+            projections=[words],
+            settler=settler,
+            writer=pen,
+            time=clock,
+            scan_interval_s=settings.watch.scan_interval_s,
+        )
+        stack.push_async_callback(cascade.close)
+        await words.open()
+        yield Node(
+            config=settings,
+            clock=clock,
+            started_at=clock.now(),
+            database=database,
+            reader=reader,
+            text=words,
+            settler=settler,
+            watcher=fs.Watcher(
+                root,
+                settler,
+                clock=clock,
+                mode=settings.watch.mode,
+                poll_interval_s=settings.watch.poll_interval_s,
+            ),
+            cascade=cascade,
+            search=query.Search(reader, words, clock),
+        )
+
+
+def _sqlite(settings: config.Config) -> db.Settings:
+    """Return the ledger's pragmas."""
+    from everosd.store import db
+
+    wanted = settings.sqlite
+    return db.Settings(
+        synchronous=wanted.synchronous,
+        busy_timeout_ms=wanted.busy_timeout_ms,
+        journal_size_limit_bytes=wanted.journal_size_limit_bytes,
+        cache_size_kb=wanted.cache_size_kb,
+    )
+
+
+@contextlib.asynccontextmanager
+async def _loops(node: Node, *, is_watching: bool) -> AsyncIterator[None]:
+    """Run the cascade and, for a daemon, the watcher while the block runs; a loop that fails ends the block.
+
+    The watcher hears before the disk is compared, so that no change falls between the two.
+    """
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(node.cascade.run(), name="cascade")]
+            if is_watching:
+                await node.watcher.start()
+                running.append(tasks.create_task(node.watcher.run(), name="watcher"))
+            await node.cascade.start()
+            yield
+            for task in reversed(running):  # the watcher first: what it would still hear, the next start finds
+                task.cancel()
+    except BaseExceptionGroup as group:
+        raise _cause(group) from group
+
+
+def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the error of a group that says most: one of ours before any other."""
+    leaves: list[BaseException] = []
+    waiting: list[BaseException] = [group]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, BaseExceptionGroup):
+            waiting.extend(reversed(one.exceptions))
+        else:
+            leaves.append(one)
+    ours = [leaf for leaf in leaves if isinstance(leaf, errors.EverosdError)]
+    return (ours or leaves)[0]
+
+
+def application(node: Node, *, token: str = "", stop: Callable[[], None] | None = None) -> guard.App:
+    """Return the ASGI application over a node; without a `token` (a command's own node) none is asked for."""
+    from everosd.api import http, services
+
+    wanted = msgspec.structs.replace(node.config.api, token=config.Secret(token))
+    return http.create_app(
+        services.Services(
+            config=msgspec.structs.replace(node.config, api=wanted),
+            clock=node.clock,
+            search=node.search,
+            reader=node.reader,
+            cascade=node.cascade,
+            version=everosd.__version__,
+            started_at=node.started_at,
+            stop=stop,
+        )
+    )
+
+
+def serve(settings: config.Config) -> int:
+    """Run the daemon until it is told to stop; return the exit code. Blocking; the main thread only.
+
+    A root that is replaced under it (a mount, a restored backup) is opened afresh.
+    """
+    os.umask(0o077)
+    _leave_at_signals()
+    limiter = logs.set_up(settings.log)
+    notifier = notify.Notifier()
+    try:
+        while _run(settings, notifier, limiter) == "again":
+            settings = config.reread(settings)
+    except SystemExit:
+        raise
+    except (errors.EverosdError, OSError) as error:
+        code = exit_code(error)
+        log.error(
+            "daemon_failed",
+            reason=str(error),
+            hint=getattr(error, "hint", ""),
+            exit_code=code,
+            exc_info=code == UNEXPECTED,
+        )  # noqa: TRY400  # a message for a person, not a traceback
+        return code
+    except Exception:
+        log.exception("daemon_failed", exit_code=UNEXPECTED)
+        return UNEXPECTED
+    log.info("stopped")
+    return OK
+
+
+def _leave_at_signals() -> None:
+    """Until the loop takes signals over, nothing is open: a stop is an exit, and a reload has nothing to reload."""
+
+    def leave(*_: object) -> NoReturn:
+        sys.exit(OK)
+
+    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
+def _run(settings: config.Config, notifier: notify.Notifier, limiter: logs.RepeatLimiter) -> Outcome:
+    """Run once from lock to unlock. The port is taken before any work, so that a taken one is known at once."""
+    import uvloop
+
+    with contextlib.ExitStack() as stack:
+        held = stack.enter_context(lock.acquire(settings.root, started_at=clocks.SystemClock().now().isoformat()))
+        listener = stack.enter_context(_listen(settings.api.host, settings.api.port))
+        held.announce(host=settings.api.host, port=listener.getsockname()[1])
+        runner = stack.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
+        return runner.run(_Run(settings, held, listener, notifier, limiter).run())
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Listen at once: clients that come during the start wait in the queue instead of being refused.
+
+    Raises:
+        PortTaken: the address cannot be listened on.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise errors.PortTaken(host, port, error.strerror or str(error)) from error
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+        listener.setblocking(False)  # noqa: FBT003  # its only argument
+    except OSError as error:
+        listener.close()
+        raise errors.PortTaken(host, port, error.strerror or str(error)) from error
+    return listener
+
+
+class _Run:
+    """One run of the daemon on a root that is locked and a port that listens."""
+
+    def __init__(
+        self,
+        settings: config.Config,
+        held: lock.Lock,
+        listener: socket.socket,
+        notifier: notify.Notifier,
+        limiter: logs.RepeatLimiter,
+    ) -> None:
+        """Keep what `_run` has opened."""
+        self._settings = settings
+        self._held = held
+        self._listener = listener
+        self._notifier = notifier
+        self._limiter = limiter
+        self._clock = clocks.SystemClock()
+        self._began_s = time.monotonic()
+        self._stop = asyncio.Event()
+        self._outcome: Outcome = "stopped"
+        self._node: Node | None = None
+        self._is_ready = False
+        self._progress: tuple[object, ...] = ()
+        self._waiting: tuple[str, ...] = ()
+        self._settings_error = ""
+        self._turn = asyncio.Event()
+        self._is_reload_asked = False
+        self._file_seen = _file_state(settings.root)
+
+    async def run(self) -> Outcome:
+        """Serve until told to stop, then drain."""
+        self._take_signals()
+        log.info(
+            "starting",
+            version=everosd.__version__,
+            root=str(self._settings.root),
+            port=self._listener.getsockname()[1],
+            pid=os.getpid(),
+            ignored_settings=list(self._settings.ignored),
+        )
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                beside = [
+                    tasks.create_task(self._beat(), name="heartbeat"),
+                    tasks.create_task(self._guard(), name="guard"),
+                ]
+                await self._serve()
+                for task in beside:
+                    task.cancel()
+        except BaseExceptionGroup as group:
+            raise _cause(group) from group
+        return self._outcome
+
+    async def _serve(self) -> None:
+        """Open, answer, compare with the disk, say READY, wait for the stop; then everything in the opposite order."""
+        async with contextlib.AsyncExitStack() as stack:
+            node = await stack.enter_async_context(_parts(self._settings, self._clock))
+            self._node = node
+            await stack.enter_async_context(self._http(node))
+            log.info("listening", after_s=self._age_s())
+            await stack.enter_async_context(_loops(node, is_watching=True))
+            await self._until_ready(node)
+            await self._stop.wait()
+            self._notifier.stopping("writing down what is noticed")
+            log.info("stopping")
+
+    @contextlib.asynccontextmanager
+    async def _http(self, node: Node) -> AsyncIterator[None]:
+        """Answer requests while the block runs; then refuse new ones and let those in flight end."""
+        import uvicorn
+
+        token = self._settings.api.token.reveal()
+        server = uvicorn.Server(
+            uvicorn.Config(
+                application(node, token=token, stop=self._stop.set),
+                http="httptools",
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                date_header=False,
+                timeout_keep_alive=65,
+                timeout_graceful_shutdown=HTTP_DRAIN_S,
+            )
+        )
+        # Its `serve` would take over the signals and wake ten times a second; opening and closing is all it is for.
+        server.config.load()
+        server.lifespan = server.config.lifespan_class(server.config)
+        await server.startup(sockets=[self._listener])
+        try:
+            yield
+        finally:
+            await server.shutdown(sockets=[self._listener])
+
+    async def _until_ready(self, node: Node) -> None:
+        """Wait until keyword search serves what is on disk, or a stop."""
+        while not self._stop.is_set():
+            if node.cascade.status().phase == "ready":
+                self._is_ready = True
+                now = node.cascade.status()
+                self._notifier.ready(f"serving {now.entries} entries of {now.files_indexed} files")
+                log.info("ready", after_s=self._age_s(), entries=now.entries, files=now.files_indexed)
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.02):
+                    await self._stop.wait()
+
+    # -- signals ---------------------------------------------------------------------------------------------------
+
+    def _take_signals(self) -> None:
+        """SIGTERM and Ctrl-C stop, a second one at once; SIGHUP reloads, or stops where it means a closed terminal."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self._asked_to_stop, "SIGTERM")
+        loop.add_signal_handler(signal.SIGINT, self._asked_to_stop, "SIGINT")
+        if sys.stderr.isatty():
+            loop.add_signal_handler(signal.SIGHUP, self._asked_to_stop, "SIGHUP")
+        else:
+            loop.add_signal_handler(signal.SIGHUP, self._asked_to_reload)
+
+    def _asked_to_stop(self, name: str) -> None:
+        """Begin the drain and see to it that it ends; at the second call, end."""
+        if self._stop.is_set():
+            log.warning("stopped_at_once", signal=name)
+            _end_now(OK)
+        log.info("asked_to_stop", signal=name)
+        self._stop.set()
+        limit_s = self._settings.daemon.drain_timeout_s
+        # A thread, because a loop that hangs would not call a timer of its own.
+        timer = threading.Timer(limit_s, _force, (limit_s,))
+        timer.daemon = True
+        timer.start()
+
+    def _asked_to_reload(self) -> None:
+        """Let the guard read the settings again at its next turn, which is now."""
+        self._is_reload_asked = True
+        self._turn.set()
+
+    # -- beside the work -------------------------------------------------------------------------------------------
+
+    async def _beat(self) -> None:
+        """Tell systemd that the loop turns and that a start moves on; notice when the loop was held up."""
+        period_s = min(BEAT_S, (self._notifier.watchdog_s or BEAT_S * 3) / 3)
+        while True:
+            self._notifier.watchdog()
+            self._tell_progress()
+            logs.sum_up(self._limiter)
+            due_s = time.monotonic() + period_s
+            await asyncio.sleep(period_s)
+            if (late_s := time.monotonic() - due_s) > BLOCKED_S:
+                log.warning("event_loop_blocked", for_s=round(late_s, 3))
+
+    def _tell_progress(self) -> None:
+        """Ask for more time while a start moves on: a first read of a large root is not a failed start."""
+        if self._is_ready or not self._notifier.is_heard or self._stop.is_set():
+            return
+        if self._node is None:
+            if self._age_s() < OPENING_S:
+                self._notifier.extend(EXTEND_S)
+            return
+        now = self._node.cascade.status()
+        progress = (now.phase, now.done, now.lsn, now.files_indexed)
+        if progress != self._progress:
+            self._progress = progress
+            self._notifier.extend(EXTEND_S)
+            self._notifier.status(f"reading {now.done} of {now.total} files")
+
+    async def _guard(self) -> None:
+        """Make sure that the root is still the one that is locked, and that saved settings come into force."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(GUARD_S):
+                    await self._turn.wait()
+            self._turn.clear()
+            # In a thread: a `stat` on a dead network mount does not return.
+            is_intact, file = await asyncio.to_thread(self._look)
+            if not is_intact and not self._stop.is_set():
+                log.error("root_replaced", root=str(self._settings.root), reason="another folder stands in its place")
+                self._outcome = "again"
+                self._stop.set()
+            if file != self._file_seen or self._is_reload_asked:
+                self._file_seen, self._is_reload_asked = file, False
+                await self._reload()
+
+    def _look(self) -> tuple[bool, FileState]:
+        return self._held.is_intact(), _file_state(self._settings.root)
+
+    async def _reload(self) -> None:
+        """Read the settings again; what cannot be read leaves those in force, and is said until it is mended."""
+        self._notifier.reloading()
+        try:
+            fresh = await asyncio.to_thread(config.reread, self._settings)
+        except errors.ConfigError as error:
+            self._settings_error = str(error)
+            log.error("settings_refused", reason=str(error), hint=error.hint)  # noqa: TRY400  # the person needs no traceback
+        else:
+            found = config.merge(self._settings, fresh)
+            self._settings, self._settings_error = found.config, ""
+            self._waiting = found.waits_for_restart
+            self._limiter = logs.set_up(self._settings.log)
+            log.info("settings_read", applied=list(found.applied), waits_for_restart=list(found.waits_for_restart))
+        if self._is_ready:
+            self._notifier.ready("serving")
+
+    def _notices(self) -> tuple[str, ...]:
+        """Return what /health should say of the settings."""
+        notices = []
+        if self._settings_error:
+            notices.append(f"the settings as saved are not in force: {self._settings_error}")
+        if self._waiting:
+            notices.append(f"changed settings wait for a restart: {', '.join(self._waiting)}")
+        return tuple(notices)
+
+    def _age_s(self) -> float:
+        return round(time.monotonic() - self._began_s, 3)
+
+
+def _file_state(root: Path) -> FileState:
+    """Return what tells that the settings file was saved; None where there is none to be seen."""
+    try:
+        found = (root / config.FILE_NAME).stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _force(limit_s: float) -> None:
+    """End a process that does not end: everything is written so that it may be cut off at any moment."""
+    log.error("drain_timed_out", after_s=limit_s)
+    _end_now(UNEXPECTED)
+
+
+def _end_now(code: int) -> NoReturn:
+    """End without running anything more: hung threads would keep a normal exit waiting."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.flush()
+    os._exit(code)
