@@ -15,9 +15,10 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from everosd.api import guard
     from everosd.cascade import apply, project
     from everosd.index import contract
+    from everosd.log import layout
     from everosd.search import query
     from everosd.store import db, read
     from everosd.watch import fs, settle
@@ -124,17 +126,17 @@ async def _parts(settings: config.Config, clock: clocks.Clock) -> AsyncIterator[
     from everosd.index import text
     from everosd.log import layout, writer
     from everosd.search import query
-    from everosd.store import db, journal, read
+    from everosd.store import journal, read
     from everosd.watch import fs, settle
 
     root, zone = settings.root, settings.memory.zone
+    places = layout.Layout(root, await asyncio.to_thread(layout.is_case_insensitive, root))
+    await _take_over(settings, places, clock)
     async with contextlib.AsyncExitStack() as stack:
-        ledger_path = root / INDEX_FOLDER / LEDGER
-        database = await db.Database.open(ledger_path, _sqlite(settings))
+        database = await _ledger(root / INDEX_FOLDER / LEDGER, _sqlite(settings))
         stack.push_async_callback(database.close)
-        reader = await read.Reader.open(ledger_path, _sqlite(settings))
+        reader = await read.Reader.open(database.path, _sqlite(settings))
         stack.push_async_callback(reader.close)
-        places = layout.Layout(root, await asyncio.to_thread(layout.is_case_insensitive, root))
         pen = writer.Writer(places, journal.Journal(database), clock, zone)
         stack.push_async_callback(pen.close)
         words: project.Projection[contract.Index] = project.Projection(
@@ -171,6 +173,40 @@ async def _parts(settings: config.Config, clock: clocks.Clock) -> AsyncIterator[
             cascade=cascade,
             search=query.Search(reader, words, clock),
         )
+
+
+async def _ledger(path: Path, pragmas: db.Settings) -> db.Database:
+    """Open the ledger; a damaged one is set aside, and the Markdown is read again."""
+    from everosd.store import db
+
+    try:
+        return await db.Database.open(path, pragmas)
+    except db.DamagedStoreError as error:
+        aside = await asyncio.to_thread(db.set_aside, path)
+        log.error("ledger_set_aside", reason=str(error), moved_to=str(aside))  # noqa: TRY400  # nothing to debug here
+        return await db.Database.open(path, pragmas)
+
+
+async def _take_over(settings: config.Config, places: layout.Layout, clock: clocks.Clock) -> None:
+    """Bring what only an EverOS index knows into the log, before our own ledger takes its place.
+
+    The writer needs a ledger to number entries by; until ours is there a passing one does.
+    """
+    from everosd.cascade import takeover
+
+    if not await asyncio.to_thread(takeover.is_everos, settings.root / INDEX_FOLDER):
+        return
+    from everosd.log import writer
+    from everosd.store import journal
+
+    with tempfile.TemporaryDirectory(prefix="everosd-") as folder:
+        database = await _ledger(Path(folder, LEDGER.name), _sqlite(settings))
+        pen = writer.Writer(places, journal.Journal(database), clock, settings.memory.zone)
+        try:
+            await takeover.take_over(settings.root, pen, timezone=settings.memory.zone)
+        finally:
+            await pen.close()
+            await database.close()
 
 
 def _sqlite(settings: config.Config) -> db.Settings:
@@ -251,23 +287,18 @@ def serve(settings: config.Config) -> int:
     try:
         while _run(settings, notifier, limiter) == "again":
             settings = config.reread(settings)
-    except SystemExit:
-        raise
-    except (errors.EverosdError, OSError) as error:
-        code = exit_code(error)
-        log.error(
-            "daemon_failed",
-            reason=str(error),
-            hint=getattr(error, "hint", ""),
-            exit_code=code,
-            exc_info=code == UNEXPECTED,
-        )  # noqa: TRY400  # a message for a person, not a traceback
-        return code
-    except Exception:
-        log.exception("daemon_failed", exit_code=UNEXPECTED)
-        return UNEXPECTED
+    except Exception as error:  # noqa: BLE001  # the end of the line: whatever it is becomes a message and a code
+        return _report(error)
     log.info("stopped")
     return OK
+
+
+def _report(error: Exception) -> int:
+    """Say why the daemon ends, with a traceback only where it is no person's to mend, and return the exit code."""
+    code = exit_code(error)
+    trace = error if code == UNEXPECTED else None
+    log.error("daemon_failed", reason=str(error), hint=getattr(error, "hint", ""), exit_code=code, exc_info=trace)
+    return code
 
 
 def _leave_at_signals() -> None:
