@@ -197,4 +197,3 @@ def _require_local(request: reply.Request) -> None:
     if not is_local or guard.is_forwarded(request.scope["headers"]):
         message = "admin routes answer to this machine only"
         raise wire.Forbidden(message)
-

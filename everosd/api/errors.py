@@ -59,9 +59,7 @@ ROUTING: dict[int, str] = {
 """Codes for what the framework refuses before a handler runs."""
 
 
-TOO_LARGE = Answer(
-    status=413, code=PAYLOAD_TOO_LARGE, message="the body is larger than [api] max_body_bytes allows"
-)
+TOO_LARGE = Answer(status=413, code=PAYLOAD_TOO_LARGE, message="the body is larger than [api] max_body_bytes allows")
 UNAUTHORIZED = Answer(
     status=401, code="UNAUTHORIZED", message="this address asks for `Authorization: Bearer <[api] token>`"
 )

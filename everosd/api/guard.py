@@ -20,7 +20,9 @@ from everosd.api import errors as wire
 from everosd.api import metrics
 
 Scope = Any
-Message = dict[str, Any]
+"""ASGI's own dictionaries: Litestar and uvicorn type them differently."""
+
+Message = Any
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
@@ -116,9 +118,7 @@ class Guard:
 
     async def _refuse(self, scope: Scope, send: Send, answer: wire.Answer) -> None:
         log.info("request_refused", status=answer.status, code=answer.code, path=scope["path"])
-        body = wire.encode(
-            answer, request_id=scope["state"]["request_id"], path=scope["path"], now=self._clock.now()
-        )
+        body = wire.encode(answer, request_id=scope["state"]["request_id"], path=scope["path"], now=self._clock.now())
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         if answer.status == wire.UNAUTHORIZED.status:
             headers.append((b"www-authenticate", b"Bearer"))

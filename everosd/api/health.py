@@ -58,9 +58,7 @@ def health(status: cascade_status.Status, *, version: str, uptime_s: float) -> s
         cascade=_cascade(status, why),
         ready=status.phase == "ready",
         degraded=why or msgspec.UNSET,
-        watch=schema.WatchHealthBlock(
-            mode=status.watch_mode, healthy=status.watch_healthy, reason=status.watch_reason
-        ),
+        watch=schema.WatchHealthBlock(mode=status.watch_mode, healthy=status.watch_healthy, reason=status.watch_reason),
         problems=tuple(
             schema.ProblemItem(path=problem.path, reason=problem.reason, line=problem.line, kind=problem.kind)
             for problem in status.problems[:MAX_PROBLEMS]

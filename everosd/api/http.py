@@ -26,9 +26,17 @@ class Application(litestar.Litestar):
 
     guard: guard.Guard
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401  # as ASGI has it
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # as ASGI has it
         """Answer one request, or follow the server's start and stop."""
         await self.guard(scope, receive, send)
+
+    @staticmethod
+    def _get_default_plugins(plugins: list[Any]) -> list[Any]:
+        """Load none of the plugins that Litestar loads where pydantic or attrs are installed.
+
+        Nothing here uses them, and importing pydantic takes 0.1 s and 8 MB of a start that has 0.7 s and 80 MB.
+        """
+        return plugins
 
     async def unguarded(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request that the guard let through."""
@@ -105,7 +113,7 @@ def _own_routes(given: Services, counted: metrics.Metrics) -> list[Any]:
     return [answer_health, answer_metrics, answer_openapi]
 
 
-def _failed(given: Services) -> Any:  # noqa: ANN401  # a handler, as Litestar has it
+def _failed(given: Services) -> Any:  # a handler, as Litestar has it
     """Return what turns an exception into an answer; the one place where errors of requests are logged."""
 
     def handle(request: reply.Request, error: Exception) -> reply.Response:

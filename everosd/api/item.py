@@ -65,7 +65,9 @@ class Maker(msgspec.Struct, frozen=True, kw_only=True):
 
     def found_agent_case(self, hit: query.Hit) -> schema.SearchAgentCaseItem:
         """Return a case that a search found."""
-        return _made(schema.SearchAgentCaseItem, {**self._base(hit.row), **self._agent_case(hit.row), "score": hit.score})
+        return _made(
+            schema.SearchAgentCaseItem, {**self._base(hit.row), **self._agent_case(hit.row), "score": hit.score}
+        )
 
     def found_agent_skill(self, hit: query.Hit) -> schema.SearchAgentSkillItem:
         """Return a skill that a search found."""

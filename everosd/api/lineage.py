@@ -19,7 +19,13 @@ DONE = "done"
 SPLIT_MAX = 64
 """How many ways of taking an id apart are tried: ids of profiles and skills have no prefix to go by."""
 
-_OWNER_OF_PREFIX: dict[str, types.OwnerType] = {"ep": "user", "af": "user", "fs": "user", "ac": "agent", "ms": "session"}
+_OWNER_OF_PREFIX: dict[str, types.OwnerType] = {
+    "ep": "user",
+    "af": "user",
+    "fs": "user",
+    "ac": "agent",
+    "ms": "session",
+}
 """Prefixes that only one type of owner has; `mem`, `lc` and `ca` belong to users and agents."""
 
 _ENTRY_ID = re.compile(r"(?:ep|af|fs|ac|ms|mem|lc|ca)_\d{8}_\w+")
@@ -149,9 +155,7 @@ def _segments(rows: Sequence[store_row.EntryRow]) -> Iterator[kind.Segment]:
                 yield seen
 
 
-def _in_time_order(
-    maker: item.Maker, rows: Sequence[store_row.EntryRow]
-) -> Iterator[schema.UnprocessedMessageDTO]:
+def _in_time_order(maker: item.Maker, rows: Sequence[store_row.EntryRow]) -> Iterator[schema.UnprocessedMessageDTO]:
     """Yield the messages of a session by time, those of one moment as they arrived; second copies are left out."""
     for row in sorted(rows, key=lambda row: row.timestamp_us):
         if row.kind != "message":

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 """Upper edges of the latency histogram: the budgets of a search lie among the first."""
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+CONTENT_TYPE = "text/plain; version=0.0.4"
+"""Litestar adds the charset."""
 
 
 class _Latency(msgspec.Struct):

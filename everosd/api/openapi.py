@@ -68,13 +68,13 @@ def _api_paths() -> dict[str, object]:
 
 def _components() -> dict[str, Any]:
     """Return every struct as a JSON Schema, by name; generic envelopes under the names that EverOS gives them."""
-    _, found = msgspec.json.schema_components(list(_NAMED), schema_hook=_free_form, ref_template=REF)
+    _, found = msgspec.json.schema_components(list(_NAMED), ref_template=REF)
     text = msgspec.json.encode(found).decode()
     for kind, name in _NAMED.items():
         generated = _generated_name(kind)
         if generated != name:
             text = text.replace(f'"{generated}"', f'"{name}"').replace(f'schemas/{generated}"', f'schemas/{name}"')
-    components: dict[str, Any] = msgspec.json.decode(text)
+    components = cast("dict[str, Any]", _with_filters(msgspec.json.decode(text)))
     components["FilterNode"] = {
         "type": "object",
         "properties": {join: {"anyOf": [_list_of_filters(), {"type": "null"}]} for join in ("AND", "OR")},
@@ -87,15 +87,17 @@ def _list_of_filters() -> dict[str, object]:
     return {"type": "array", "items": _ref("FilterNode")}
 
 
-def _generated_name(kind: Any) -> str:  # noqa: ANN401  # a struct, or a generic one with its parameter
+def _generated_name(kind: Any) -> str:  # a struct, or a generic one with its parameter
     """Return what msgspec calls the schema of `kind`."""
     parameters = getattr(kind, "__args__", ())
     return f"Envelope_{parameters[0].__name__}_" if parameters else cast("str", kind.__name__)
 
 
-def _free_form(kind: type) -> dict[str, Any]:
-    """Return the schema of what msgspec leaves to us: the filter language, and anything."""
-    return _ref("FilterNode") if kind is schema.FilterObject else {}
+def _with_filters(shape: object) -> object:
+    """Return a schema in which what is marked as a filter refers to the filter language."""
+    if isinstance(shape, dict):
+        return _ref("FilterNode") if "x-filter" in shape else {key: _with_filters(part) for key, part in shape.items()}
+    return [_with_filters(part) for part in shape] if isinstance(shape, list) else shape
 
 
 def _ref(name: str) -> dict[str, Any]:

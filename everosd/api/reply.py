@@ -12,8 +12,8 @@ from everosd.api import schema
 
 DataT = TypeVar("DataT", bound=msgspec.Struct)
 
-Request: TypeAlias = "litestar.Request[Any, Any, Any]"
-Response: TypeAlias = "response.Response[bytes]"
+Request: TypeAlias = litestar.Request[Any, Any, Any]
+Response: TypeAlias = response.Response[bytes]
 
 JSON = "application/json"
 

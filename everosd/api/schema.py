@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Annotated, Generic, Literal, NewType, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -17,7 +17,7 @@ from everosd import errors
 DecodedT = TypeVar("DecodedT")
 DataT = TypeVar("DataT")
 
-FilterObject = NewType("FilterObject", dict[str, object])
+FilterObject: TypeAlias = Annotated[dict[str, Any], msgspec.Meta(extra_json_schema={"x-filter": True})]
 """The filter language of search and get, still as it came; `search.filter.parse` takes it apart."""
 
 Status = Literal["active", "deprecated", "expired", "superseded", "archived", "deleted"]
@@ -26,7 +26,8 @@ GetMemoryType = Literal["episode", "profile", "agent_case", "agent_skill"]
 
 Unit = Annotated[float, msgspec.Meta(ge=0, le=1)]
 OwnerId = Annotated[str, msgspec.Meta(min_length=1)]
-JsonObject = dict[str, object]
+JsonObject: TypeAlias = dict[str, Any]
+"""JSON that is passed on as it is."""
 
 
 class SearchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -51,7 +52,7 @@ class SearchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     filters: FilterObject | None = None
     include_status: tuple[Status, ...] | None = None
     """Statuses to search; None means active ones only, and no status on the items."""
-    with_readable_episode: object = None
+    with_readable_episode: Any = None
     """Taken and ignored: the EverOS cloud SDK always sends it."""
 
 
@@ -70,7 +71,7 @@ class GetRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     filters: FilterObject | None = None
     include_status: tuple[Status, ...] | None = None
     """Statuses to list; None means active ones only, and no status on the items."""
-    with_readable_episode: object = None
+    with_readable_episode: Any = None
     """Taken and ignored: the EverOS cloud SDK always sends it."""
 
 
@@ -128,7 +129,7 @@ class GetEpisodeItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """The full text."""
     type: Literal["Conversation"] = "Conversation"
     status: str | msgspec.UnsetType = msgspec.UNSET
-    deprecated_by: str | None | msgspec.UnsetType = msgspec.UNSET
+    deprecated_by: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class SearchAtomicFactItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -161,7 +162,7 @@ class SearchEpisodeItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     path: str | msgspec.UnsetType = msgspec.UNSET
     """On typed memories only."""
     status: str | msgspec.UnsetType = msgspec.UNSET
-    deprecated_by: str | None | msgspec.UnsetType = msgspec.UNSET
+    deprecated_by: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class GetProfileItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -173,7 +174,7 @@ class GetProfileItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     project_id: str = "default"
     profile_data: JsonObject
     status: str | msgspec.UnsetType = msgspec.UNSET
-    deprecated_by: str | None | msgspec.UnsetType = msgspec.UNSET
+    deprecated_by: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class SearchProfileItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -186,7 +187,7 @@ class SearchProfileItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     profile_data: JsonObject
     score: float | None = None
     status: str | msgspec.UnsetType = msgspec.UNSET
-    deprecated_by: str | None | msgspec.UnsetType = msgspec.UNSET
+    deprecated_by: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class GetAgentCaseItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -203,7 +204,7 @@ class GetAgentCaseItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     key_insight: str | None = None
     timestamp: str
     status: str | msgspec.UnsetType = msgspec.UNSET
-    deprecated_by: str | None | msgspec.UnsetType = msgspec.UNSET
+    deprecated_by: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class SearchAgentCaseItem(GetAgentCaseItem, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -226,7 +227,7 @@ class GetAgentSkillItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     maturity_score: float
     source_case_ids: tuple[str, ...] = ()
     status: str | msgspec.UnsetType = msgspec.UNSET
-    deprecated_by: str | None | msgspec.UnsetType = msgspec.UNSET
+    deprecated_by: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class SearchAgentSkillItem(GetAgentSkillItem, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -463,14 +464,8 @@ class HealthResponse(msgspec.Struct, frozen=True, kw_only=True):
     uptime_s: float = 0.0
 
 
-def _as_filter(kind: type, value: object) -> object:
-    """Let msgspec decode `FilterObject`, which is a plain object until the filter language reads it."""
-    del kind
-    return value
-
-
-SEARCH = msgspec.json.Decoder(SearchRequest, dec_hook=_as_filter)
-GET = msgspec.json.Decoder(GetRequest, dec_hook=_as_filter)
+SEARCH = msgspec.json.Decoder(SearchRequest)
+GET = msgspec.json.Decoder(GetRequest)
 REBUILD = msgspec.json.Decoder(RebuildRequest)
 VERIFY = msgspec.json.Decoder(VerifyRequest)
 ADOPT = msgspec.json.Decoder(AdoptRequest)
