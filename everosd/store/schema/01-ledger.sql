@@ -13,6 +13,7 @@ CREATE TABLE files (
     project      TEXT NOT NULL,
     owner_type   TEXT NOT NULL,
     owner_id     TEXT NOT NULL,
+    date         TEXT NOT NULL DEFAULT '',  -- YYYYMMDD: of two equal ids, the one whose file has its date wins
     inode        INTEGER NOT NULL,
     size         INTEGER NOT NULL,
     mtime_ns     INTEGER NOT NULL,
@@ -60,6 +61,8 @@ CREATE TABLE entries (
 );
 CREATE INDEX entries_owner ON entries (app, project, owner_type, owner_id, entry_id);
 CREATE INDEX entries_kind ON entries (app, project, owner_type, owner_id, kind, timestamp_us) WHERE is_shadowed = 0;
+CREATE INDEX entries_parent ON entries (app, project, owner_type, owner_id, parent_id, kind) WHERE parent_id <> '';
+CREATE INDEX entries_shadowed ON entries (path) WHERE is_shadowed = 1;
 
 CREATE TABLE deprecations (
     path         TEXT NOT NULL,
@@ -82,10 +85,12 @@ CREATE TABLE events (
     path    TEXT NOT NULL
 );
 
-CREATE TABLE checkpoints (
-    name    TEXT PRIMARY KEY,
-    lsn     INTEGER NOT NULL,
-    at_us   INTEGER NOT NULL
+CREATE TABLE checkpoints (              -- how far each index has followed
+    name       TEXT PRIMARY KEY,        -- of the index; '<name>.next' while its replacement is being built
+    generation INTEGER NOT NULL,        -- which folder on disk it is
+    lsn        INTEGER NOT NULL,        -- every change up to here is in the index
+    cursor     INTEGER,                 -- entries up to this key are in; NULL: all are, only changes follow
+    at_us      INTEGER NOT NULL
 ) WITHOUT ROWID;
 
 CREATE TABLE sequences (                -- highest number ever given, so that none is given twice

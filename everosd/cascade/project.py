@@ -1,0 +1,311 @@
+"""A projection: one index that follows the ledger at its own pace, from its checkpoint.
+
+Changes are applied by state, not by delta: the batch names keys, the ledger's rows as they are now are written, so that
+applying a batch twice changes nothing. A new or damaged index is filled from the entries first (the cursor), then
+follows the changes. A rebuild fills a second generation beside the one that answers, and swaps when it has caught up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import pathlib
+import shutil
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+import msgspec
+import structlog
+
+from everosd import clock, errors
+from everosd.cascade import status
+from everosd.index import contract
+from everosd.log import kind, parse, view
+from everosd.store import checkpoint, db, read, row
+
+T = TypeVar("T")
+I = TypeVar("I", bound=contract.Index)  # noqa: E741  # an index
+
+BATCH = 2000
+"""Changes per commit: large enough that a commit's fixed cost vanishes, small enough to be searchable within a second."""
+
+RETRY_S = (0.5, 1.0, 2.0, 5.0, 15.0, 30.0)
+"""Waits between attempts while an index cannot be written (read-only, full disk)."""
+
+log = structlog.get_logger(__name__)
+
+
+class _Batch(msgspec.Struct, frozen=True, kw_only=True):
+    documents: tuple[contract.Document, ...]
+    removed: tuple[int, ...]
+    position: checkpoint.Checkpoint
+    """Where the index is once the batch is committed."""
+    is_last: bool
+
+
+class Projection(Generic[I]):
+    """Owns one index: its folder, its writer thread, its checkpoint."""
+
+    def __init__(
+        self,
+        name: str,
+        folder: pathlib.Path,
+        opener: Callable[[pathlib.Path], tuple[I, bool]],
+        database: db.Database,
+        time: clock.Clock,
+    ) -> None:
+        """Project into `folder/<generation>`; `opener` returns the index there and whether it had to be made anew."""
+        self.name = name
+        self._folder = folder
+        self._opener = opener
+        self._database = database
+        self._clock = time
+        self._executor = concurrent.futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"index-{name}")
+        self._connection: sqlite3.Connection | None = None
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._index: I | None = None
+        self._at = checkpoint.Checkpoint(name=name, generation=1, lsn=0, cursor=0)
+        self._next: tuple[I, checkpoint.Checkpoint] | None = None
+        self._retired: list[tuple[I, int]] = []
+        self._progress: tuple[int, int] | None = None
+        self._progressed_s = time.monotonic_s()
+        self._error = ""
+        self._lsn_seen = 0
+
+    @property
+    def index(self) -> I:
+        """The generation that answers searches now; ask anew for every search."""
+        if self._index is None:
+            raise errors.DerivedIndexError(self.name, "not open yet")
+        return self._index
+
+    async def open(self) -> None:
+        """Open the index, or make it anew where it is missing or damaged; afterwards searches are answered."""
+        await self.in_thread(self._open)
+
+    def _open(self) -> None:
+        self._connection = sqlite3.connect(f"file:{read.uri(self._database.path)}?mode=ro", uri=True, isolation_level=None)
+        found = checkpoint.load(self._connection, self.name)
+        at = found or self._fresh(1)
+        self._index, is_new = self._opener(self._folder / str(at.generation))
+        if is_new and found is not None:
+            at = self._fresh(at.generation)
+        self._at = at
+        planned = checkpoint.load(self._connection, f"{self.name}.next")
+        if planned is not None:
+            index, is_new = self._opener(self._folder / str(planned.generation))
+            self._next = (index, self._fresh(planned.generation, f"{self.name}.next") if is_new else planned)
+        self._sweep()
+
+    def _fresh(self, generation: int, name: str | None = None) -> checkpoint.Checkpoint:
+        return checkpoint.Checkpoint(name=name or self.name, generation=generation, lsn=self._ledger_lsn(), cursor=0)
+
+    def _ledger_lsn(self) -> int:
+        assert self._connection is not None  # noqa: S101  # opened first
+        found = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'events'").fetchone()
+        return 0 if found is None else int(found[0])
+
+    def _sweep(self) -> None:
+        """Remove generations that neither answer nor are being built."""
+        kept = {str(self._at.generation)} | ({str(self._next[1].generation)} if self._next else set())
+        if self._folder.is_dir():
+            for child in self._folder.iterdir():
+                if child.name.isdigit() and child.name not in kept:
+                    shutil.rmtree(child, ignore_errors=True)
+
+    async def in_thread(self, job: Callable[[], T]) -> T:
+        """Run `job` on the index's own thread, between two batches."""
+        return await asyncio.get_running_loop().run_in_executor(self._executor, job)
+
+    def wake(self, lsn: int) -> None:
+        """Tell that the ledger has come up to `lsn`."""
+        self._lsn_seen = max(self._lsn_seen, lsn)
+        self._wake.set()
+
+    def is_behind(self) -> bool:
+        """Return whether the index lacks anything the ledger is known to hold."""
+        return self._at.cursor is not None or self._at.lsn < self._lsn_seen or self._next is not None
+
+    async def run(self) -> None:
+        """Follow the ledger until cancelled."""
+        n_failures = 0
+        while True:
+            self._wake.clear()
+            try:
+                while await self._step():
+                    n_failures, self._error = 0, ""
+                self._error = ""
+                await self._wake.wait()
+            except (errors.EverosdError, OSError, ValueError, sqlite3.Error) as error:
+                wait_s = RETRY_S[min(n_failures, len(RETRY_S) - 1)]
+                if n_failures == 0:
+                    log.exception("projection_failed", index=self.name, lsn=self._at.lsn, retry_s=wait_s)
+                n_failures += 1
+                self._error = str(error)
+                await self._recover(error)
+                await self._clock.sleep(wait_s)
+
+    async def _recover(self, error: BaseException) -> None:
+        """After a failure, drop what was half written; a damaged index is opened anew, which sets it aside."""
+        if isinstance(error, errors.DerivedIndexError) and self._index is not None:
+            await self.in_thread(self._reopen)
+
+    def _reopen(self) -> None:
+        assert self._index is not None  # noqa: S101  # checked by the caller
+        self._index.close()
+        self._index, is_new = self._opener(self._folder / str(self._at.generation))
+        if is_new:
+            self._at = self._fresh(self._at.generation)
+
+    async def _step(self) -> bool:
+        """Take one batch into the index that answers, and one into its replacement; return whether there may be more."""
+        is_more = await self._advance(self.index, self._at)
+        if self._next is None:
+            self._progress = self._progress if self._at.cursor is not None else None
+            return is_more
+        index, at = self._next
+        is_more |= await self._advance(index, at)
+        if not is_more:
+            await self._swap()
+        return is_more
+
+    async def _advance(self, index: I, at: checkpoint.Checkpoint) -> bool:
+        def apply() -> _Batch | None:
+            batch = self._fill(at) if at.cursor is not None else self._follow(at)
+            if batch is not None and (batch.documents or batch.removed):
+                index.write(batch.documents, batch.removed)  # type: ignore[arg-type]  # keys
+                index.commit()
+            return batch
+
+        batch = await self.in_thread(apply)
+        if batch is None:
+            return False
+        now_us = clock.to_us(self._clock.now())
+        await self._database.write(lambda connection: checkpoint.save(connection, batch.position, now_us))
+        if self._next is not None and at is self._next[1]:
+            self._next = (index, batch.position)
+        else:
+            self._at = batch.position
+        self._progressed_s = self._clock.monotonic_s()
+        return not batch.is_last
+
+    def _fill(self, at: checkpoint.Checkpoint) -> _Batch:
+        assert self._connection is not None  # noqa: S101  # opened first
+        rows = self._connection.execute(
+            f"SELECT {read.FIELDS}, e.is_shadowed FROM entries e WHERE e.key > ? ORDER BY e.key LIMIT ?",  # noqa: S608  # our own columns
+            (at.cursor, BATCH),
+        ).fetchall()
+        documents = tuple(_documents([read.to_row(values[:-1]) for values in rows if not values[-1]]))
+        total = int(self._connection.execute("SELECT count(*) FROM entries").fetchone()[0])
+        done = int(self._connection.execute("SELECT count(*) FROM entries WHERE key <= ?", (at.cursor,)).fetchone()[0])
+        self._progress = (min(total, done + len(rows)), total)
+        cursor = int(rows[-1][0]) if len(rows) == BATCH else None
+        position = msgspec.structs.replace(at, cursor=cursor)
+        return _Batch(documents=documents, removed=(), position=position, is_last=False)
+
+    def _follow(self, at: checkpoint.Checkpoint) -> _Batch | None:
+        assert self._connection is not None  # noqa: S101  # opened first
+        events = self._connection.execute(
+            "SELECT lsn, key FROM events WHERE lsn > ? ORDER BY lsn LIMIT ?", (at.lsn, BATCH)
+        ).fetchall()
+        if not events:
+            return None
+        keys = list(dict.fromkeys(key for _, key in events))
+        rows: list[row.EntryRow] = []
+        for start in range(0, len(keys), read.MAX_VARIABLES):
+            part = keys[start : start + read.MAX_VARIABLES]
+            found = self._connection.execute(
+                f"SELECT {read.FIELDS} FROM entries e WHERE e.key IN ({', '.join('?' * len(part))}) AND e.is_shadowed = 0",  # noqa: S608
+                part,
+            )
+            rows += [read.to_row(values) for values in found]
+        documents = tuple(_documents(rows))
+        present = {document.key for document in documents}
+        position = msgspec.structs.replace(at, lsn=int(events[-1][0]))
+        removed = tuple(key for key in keys if key not in present)
+        return _Batch(documents=documents, removed=removed, position=position, is_last=len(events) < BATCH)
+
+    async def rebuild(self) -> None:
+        """Begin to fill a new generation beside the one that answers; `run` does the work, also after a restart."""
+        if self._next is not None:
+            return
+        index, at = await self._begin()
+        now_us = clock.to_us(self._clock.now())
+        await self._database.write(lambda connection: checkpoint.save(connection, at, now_us))
+        self._next = (index, at)
+        self._wake.set()
+
+    async def _begin(self) -> tuple[I, checkpoint.Checkpoint]:
+        def begin() -> tuple[I, checkpoint.Checkpoint]:
+            at = self._fresh(self._at.generation + 1, f"{self.name}.next")
+            folder = self._folder / str(at.generation)
+            shutil.rmtree(folder, ignore_errors=True)
+            return self._opener(folder)[0], at
+
+        return await self.in_thread(begin)
+
+    async def _swap(self) -> None:
+        """Let the replacement answer from now on; the old generation goes away at the next start or swap."""
+        assert self._next is not None  # noqa: S101  # checked by the caller
+        now_us = clock.to_us(self._clock.now())
+        await self._database.write(lambda connection: checkpoint.promote(connection, self.name, now_us))
+        old, (self._index, at) = self._index, self._next
+        self._at, self._next, self._progress = msgspec.structs.replace(at, name=self.name), None, None
+        if old is not None:
+            await self.in_thread(old.close)
+        await self.in_thread(self._sweep)
+        log.info("index_swapped", index=self.name, generation=self._at.generation, lsn=self._at.lsn)
+
+    def status(self) -> status.ProjectionStatus:
+        """Return how far the index is; cheap."""
+        is_rebuilding = self._next is not None or self._at.cursor is not None
+        behind = max(0, self._lsn_seen - self._at.lsn)
+        is_busy = behind > 0 or is_rebuilding
+        return status.ProjectionStatus(
+            lsn=self._at.lsn,
+            behind=behind,
+            documents=0 if self._index is None else self._index.count(),
+            age_s=self._clock.monotonic_s() - self._progressed_s if is_busy else 0.0,
+            state="failing" if self._error else "rebuilding" if is_rebuilding else "ok",
+            progress=self._progress if is_rebuilding else None,
+            error=self._error,
+        )
+
+    async def close(self) -> None:
+        """Close the index and its thread; call after `run` was cancelled."""
+        await self.in_thread(self._close)
+        self._executor.shutdown(wait=False)
+
+    def _close(self) -> None:
+        for index in (self._index, self._next[0] if self._next else None):
+            if index is not None:
+                index.close()
+        if self._connection is not None:
+            self._connection.close()
+
+
+def _documents(rows: Sequence[row.EntryRow]) -> list[contract.Document]:
+    return [document(found) for found in rows if kind.BY_NAME[found.kind].is_searchable]
+
+
+def document(found: row.EntryRow) -> contract.Document:
+    """Return a row as the indexes see it."""
+    entry = parse.parse_entry(found.kind, found.entry_id, found.raw, form=found.form)
+    return contract.Document(
+        key=found.key,
+        owner=found.owner,
+        kind=found.kind,
+        status=found.status,
+        title=view.title(entry),
+        body=view.body(entry),
+        timestamp_us=found.timestamp_us,
+        expires_us=found.expires_us,
+        session_id=found.session_id or "",
+        parent_type=found.parent_type,
+        parent_id=found.parent_id,
+        sender_ids=found.sender_ids,
+        memory_type=found.memory_type,
+        memory_path=found.memory_path,
+    )

@@ -1,0 +1,117 @@
+"""One file from disk as the ledger takes it. Blocking; runs on the reading thread."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import zoneinfo
+
+import msgspec
+
+from everosd import errors, types
+from everosd.log import entry as entries
+from everosd.log import file, layout, parse, swap, view
+from everosd.store import state
+from everosd.watch import scan
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that was read."""
+
+    found: state.FileState
+    parsed: parse.Parsed
+    is_being_written: bool
+    """Some program has it open for writing: what is missing from it may still come."""
+
+
+class Unchanged(msgspec.Struct, frozen=True, kw_only=True):
+    """A file whose bytes are the ones read before; only its stat moved."""
+
+    disk: scan.DiskFile
+
+
+Look = Reading | Unchanged | scan.Absent | scan.Unreadable
+
+
+def read(root: pathlib.Path, path: types.RelPath, timezone: zoneinfo.ZoneInfo, known_digest: bytes | None) -> Look:
+    """Read and parse one file; `known_digest` is that of the bytes read last, to stop short when they are the same."""
+    seen = scan.look(root, path)
+    if not isinstance(seen, scan.DiskFile):
+        return seen
+    place = layout.place(path)
+    if place is None:
+        return scan.Absent(parent_lists=True)
+    try:
+        held = file.read(root / path)
+    except FileNotFoundError:
+        return scan.look(root, path) if not (root / path).exists() else scan.Unreadable(reason="changed while it was read")
+    except (OSError, errors.LogError) as error:
+        return scan.Unreadable(reason=getattr(error, "strerror", None) or str(error))
+    at = held.identity
+    disk = scan.DiskFile(path=path, inode=at.inode, size=at.size, mtime_ns=at.mtime_ns)
+    if known_digest is not None and file.digest(held.data) == known_digest:
+        return Unchanged(disk=disk)
+    parsed = parse.parse(path, held.data, place, timezone=timezone)
+    return Reading(
+        found=to_state(parsed, disk, timezone), parsed=parsed, is_being_written=_is_held(root / path)
+    )
+
+
+def to_state(parsed: parse.Parsed, disk: scan.DiskFile, timezone: zoneinfo.ZoneInfo) -> state.FileState:
+    """Return a parsed file in the ledger's form, with what is wrong with its entries among its warnings."""
+    warnings = [state.Warning(reason=warning.reason, line=warning.line) for warning in parsed.warnings]
+    rows = []
+    for item in parsed.entries:
+        record = view.record(item, parsed.place, timezone)
+        warnings += [state.Warning(reason=warning.reason, line=warning.line) for warning in record.warnings]
+        rows.append(_entry_state(item, record))
+    return state.FileState(
+        path=disk.path,
+        kind=parsed.place.kind,
+        owner=parsed.place.owner,
+        date=(parsed.place.date or "").replace("-", ""),
+        inode=disk.inode,
+        size=disk.size,
+        mtime_ns=disk.mtime_ns,
+        digest=parsed.digest,
+        stamp=parsed.stamp,
+        entry_count=parsed.entry_count,
+        entries=tuple(rows),
+        deprecated=dict(parsed.deprecated),
+        warnings=tuple(warnings),
+        error=parsed.error.reason if parsed.error else None,
+        error_line=parsed.error.line if parsed.error else None,
+    )
+
+
+def _entry_state(item: entries.Entry, record: view.Fields) -> state.EntryState:
+    return state.EntryState(
+        entry_id=item.id,
+        nth=item.nth,
+        line=item.line,
+        form=item.form,
+        kind=item.kind,
+        digest=item.digest,
+        session_id=record.session_id,
+        timestamp_us=record.timestamp_us,
+        parent_type=record.parent_type,
+        parent_id=record.parent_id,
+        sender_ids=msgspec.json.encode(record.sender_ids).decode(),
+        memory_type=record.memory_type,
+        memory_path=record.memory_path,
+        own_status=record.own_status,
+        expires_us=record.expires_us,
+        raw=item.raw,
+    )
+
+
+def _is_held(path: pathlib.Path) -> bool:
+    """Return whether another program has the file open for writing, False where the kernel cannot tell."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return bool(swap.is_held_for_writing(descriptor))
+    finally:
+        os.close(descriptor)

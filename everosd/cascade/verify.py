@@ -1,0 +1,214 @@
+"""Verify: a second ledger is made from the Markdown alone and compared with the live one, row by row.
+
+Compared are the live entries with their fields, text, status, successors and place, and the documents of every index.
+LSNs, row numbers and moments of reading are outside it: they differ between two ledgers that say the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import pathlib
+import sqlite3
+import tempfile
+import zoneinfo
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from everosd.cascade import reading, rebuild
+from everosd.log import kind
+from everosd.store import db, ledger
+from everosd.watch import scan
+
+if TYPE_CHECKING:
+    from everosd.cascade import apply
+
+ATTEMPTS = 3
+"""A root that people edit meanwhile is compared this often before its differences are believed."""
+
+CHUNK = 64
+"""Files per transaction of the second ledger."""
+
+_COLUMNS = (
+    "app, project, owner_type, owner_id, entry_id, path, nth, position, line, form, kind, is_shadowed, hex(digest), session_id,"
+    " timestamp_us, parent_type, parent_id, sender_ids, memory_type, memory_path, own_status, status, deprecated_by, expires_us,"
+    " raw"
+)
+_ROWS = f"SELECT {_COLUMNS} FROM entries ORDER BY app, project, owner_type, owner_id, entry_id, path, nth"  # noqa: S608
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """One place where the live state is not what the Markdown says."""
+
+    what: str
+    """`missing` (on disk, not live), `surplus` (live, not on disk), `differs`, or `index <name>`."""
+    path: str
+    entry_id: str
+    detail: str = ""
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of a comparison."""
+
+    is_clean: bool
+    digest_live: str
+    """BLAKE2b over the live rows, hex."""
+    digest_disk: str
+    """The same over the rows made from the Markdown; equal when clean."""
+    files: int
+    entries: int
+    differences: tuple[Difference, ...]
+    """At most 100."""
+    unreadable: tuple[str, ...] = ()
+    """Paths that could not be read, so that nothing is known of them."""
+
+
+async def verify(cascade: apply.Cascade, progress: rebuild.Progress = rebuild.silent) -> Report:
+    """Compare the live state with a fresh reading of the disk. Writes nothing but a scratch file, removed at the end."""
+    for attempt in range(ATTEMPTS):
+        await cascade.reconcile("verify")
+        await cascade.settled(timeout_s=600.0)
+        lsn = cascade.status().lsn
+        loop = asyncio.get_running_loop()
+        report = await loop.run_in_executor(
+            None, _compare, cascade.root, cascade.database.path, cascade.timezone, _thread_safe(loop, progress)
+        )
+        surplus = [found for projection in cascade.projections for found in await _index_differences(cascade, projection.name)]
+        if surplus:
+            report = msgspec.structs.replace(report, is_clean=False, differences=(*report.differences, *surplus)[:100])
+        if report.is_clean or (lsn == cascade.status().lsn and attempt):
+            break
+    return report
+
+
+def _thread_safe(loop: asyncio.AbstractEventLoop, progress: rebuild.Progress) -> rebuild.Progress:
+    def tell(stage: str, done: int, total: int) -> None:
+        loop.call_soon_threadsafe(progress, stage, done, total)
+
+    return tell
+
+
+def _compare(
+    root: pathlib.Path, live_path: pathlib.Path, timezone: zoneinfo.ZoneInfo, progress: rebuild.Progress
+) -> Report:
+    seen = scan.scan(root)
+    scratch_folder = root / ".tmp"
+    scratch_folder.mkdir(mode=0o700, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=scratch_folder, prefix="verify-") as folder:
+        scratch = db.connect(pathlib.Path(folder) / "scratch.db", db.Settings(synchronous="OFF"))
+        live = sqlite3.connect(live_path, isolation_level=None)
+        try:
+            unreadable = _fill(scratch, root, list(seen.files), timezone, progress)
+            return _report(live, scratch, len(seen.files), unreadable + [path for path, _ in seen.unreadable])
+        finally:
+            scratch.close()
+            live.close()
+
+
+def _fill(
+    scratch: sqlite3.Connection,
+    root: pathlib.Path,
+    paths: list[scan.RelPath],
+    timezone: zoneinfo.ZoneInfo,
+    progress: rebuild.Progress,
+) -> list[str]:
+    unreadable = []
+    for start in range(0, len(paths), CHUNK):
+        files = []
+        for path in paths[start : start + CHUNK]:
+            look = reading.read(root, path, timezone, None)
+            if isinstance(look, reading.Reading):
+                files.append(look.found)
+            elif isinstance(look, scan.Unreadable):
+                unreadable.append(path)
+        scratch.execute("BEGIN")
+        ledger.apply_files(scratch, files, now_us=0)
+        scratch.execute("COMMIT")
+        progress("files", min(start + CHUNK, len(paths)), len(paths))
+    return unreadable
+
+
+def _report(live: sqlite3.Connection, disk: sqlite3.Connection, n_files: int, unreadable: list[str]) -> Report:
+    hashes = hashlib.blake2b(digest_size=16), hashlib.blake2b(digest_size=16)
+    differences: list[Difference] = []
+    n_entries = 0
+    for left, right in _pairs(live.execute(_ROWS), disk.execute(_ROWS)):
+        if left is not None and left[5] in unreadable:
+            continue
+        n_entries += right is not None
+        for state, values in zip(hashes, (left, right), strict=True):
+            if values is not None:
+                state.update(msgspec.msgpack.encode(values))
+        if left != right and len(differences) < 100:  # noqa: PLR2004  # documented on Report
+            differences.append(_difference(left, right))
+    return Report(
+        is_clean=not differences,
+        digest_live=hashes[0].hexdigest(),
+        digest_disk=hashes[1].hexdigest(),
+        files=n_files,
+        entries=n_entries,
+        differences=tuple(differences),
+        unreadable=tuple(unreadable),
+    )
+
+
+Row = tuple[object, ...]
+
+
+def _pairs(left: Iterator[Row], right: Iterator[Row]) -> Iterator[tuple[Row | None, Row | None]]:
+    """Walk two sorted lists of rows side by side, by owner, entry id, path and occurrence."""
+    one, other = next(left, None), next(right, None)
+    while one is not None or other is not None:
+        here = None if one is None else tuple(map(str, one[:7]))
+        there = None if other is None else tuple(map(str, other[:7]))
+        if there is None or (here is not None and here < there):
+            yield one, None
+            one = next(left, None)
+        elif here is None or there < here:
+            yield None, other
+            other = next(right, None)
+        else:
+            yield one, other
+            one, other = next(left, None), next(right, None)
+
+
+def _difference(live: Row | None, disk: Row | None) -> Difference:
+    shown = live if live is not None else disk
+    assert shown is not None  # noqa: S101  # a pair has at least one side
+    what, detail = "differs", ""
+    if live is None:
+        what = "missing"
+    elif disk is None:
+        what = "surplus"
+    else:
+        names = _COLUMNS.split(", ")
+        detail = ", ".join(name.strip() for name, a, b in zip(names, live, disk, strict=True) if a != b)
+    return Difference(what=what, path=str(shown[5]), entry_id=str(shown[4]), detail=detail)
+
+
+async def _index_differences(cascade: apply.Cascade, name: str) -> list[Difference]:
+    """Compare the documents of one index with the live entries that belong in it."""
+    projection = next(item for item in cascade.projections if item.name == name)
+    keys = await projection.in_thread(projection.index.keys)
+    searchable = [row.name for row in kind.KINDS if row.is_searchable]
+
+    def wanted(connection: sqlite3.Connection) -> dict[int, tuple[str, str]]:
+        marks = ", ".join("?" * len(searchable))
+        rows = connection.execute(
+            f"SELECT key, path, entry_id FROM entries WHERE is_shadowed = 0 AND kind IN ({marks})",  # noqa: S608
+            searchable,
+        )
+        return {key: (path, entry_id) for key, path, entry_id in rows}
+
+    rows = await cascade.database.write(wanted)
+    found = [
+        Difference(what=f"index {name}", path=rows[key][0], entry_id=rows[key][1], detail="not in the index")
+        for key in sorted(rows.keys() - keys)[:100]
+    ]
+    found += [
+        Difference(what=f"index {name}", path="", entry_id="", detail=f"document {key} belongs to no entry")
+        for key in sorted(keys - rows.keys())[:100]
+    ]
+    return found

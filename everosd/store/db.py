@@ -1,0 +1,196 @@
+"""The SQLite file of the ledger: opened, migrated, written by one thread."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import os
+import pathlib
+import sqlite3
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+import structlog
+
+from everosd import errors
+from everosd.store import migrate
+
+T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
+
+MMAP_BYTES = 0
+"""Memory-mapped reads are off: a vanished mount would kill the process with SIGBUS instead of raising an error."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """How SQLite is driven; names and defaults are those of the `[sqlite]` section."""
+
+    synchronous: str = "NORMAL"
+    """`OFF`, `NORMAL` or `FULL`. In WAL mode NORMAL survives a killed process; a power cut may lose the last
+    transactions, which the next start reads from the Markdown again."""
+    temp_store: str = "MEMORY"
+    busy_timeout_ms: int = 5000
+    journal_size_limit_bytes: int = 67_108_864
+    cache_size_kb: int = 2048
+
+
+class Database:
+    """The ledger's writer: jobs run one after the other in a thread of their own, each in a transaction."""
+
+    def __init__(self, path: pathlib.Path, connection: sqlite3.Connection, executor: concurrent.futures.Executor) -> None:
+        """Take over an open connection that belongs to `executor`'s only thread; use `Database.open`."""
+        self.path = path
+        self._connection = connection
+        self._executor = executor
+
+    @classmethod
+    async def open(cls, path: pathlib.Path, settings: Settings | None = None) -> Database:
+        """Open or make the ledger at `path` and bring its schema up to date; a damaged one is set aside first.
+
+        Raises:
+            errors.SchemaTooNew: a newer everosd made it.
+            errors.StoreError: it cannot be opened: no permission, no space, locked by another program.
+
+        """
+        executor = concurrent.futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix="ledger-writer")
+        loop = asyncio.get_running_loop()
+        try:
+            connection = await loop.run_in_executor(executor, _open, path, settings or Settings())
+        except BaseException:
+            executor.shutdown(wait=False)
+            raise
+        return cls(path, connection, executor)
+
+    async def write(self, job: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `job` in one transaction on the writer thread and return its result.
+
+        Committed when it returns, rolled back when it raises.
+
+        Raises:
+            errors.StoreError: SQLite could not write (disk full, read-only, locked by another program).
+
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._executor, self._transact, job)
+
+    def _transact(self, job: Callable[[sqlite3.Connection], T]) -> T:
+        connection = self._connection
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                result = job(connection)
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            with contextlib.suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+            said = store_error(self.path, error)
+            if isinstance(said, DamagedStoreError):
+                _suspect(self.path).touch()
+            raise said from error
+        return result
+
+    async def close(self) -> None:
+        """Checkpoint the WAL and close; waits for jobs that were handed in before."""
+        await asyncio.get_running_loop().run_in_executor(self._executor, self._close)
+        self._executor.shutdown(wait=False)
+
+    def _close(self) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._connection.close()
+
+
+class DamagedStoreError(errors.StoreError):
+    """The file is not a usable database: it can be set aside and read again from the Markdown."""
+
+
+def _suspect(path: pathlib.Path) -> pathlib.Path:
+    """Return the file whose being there says that the ledger was found damaged while it was in use."""
+    return path.with_name(f"{path.name}.suspect")
+
+
+def _open(path: pathlib.Path, settings: Settings) -> sqlite3.Connection:
+    if _suspect(path).exists():
+        log.error("ledger_set_aside", path=str(set_aside(path)))
+        _suspect(path).unlink()
+    try:
+        return connect(path, settings)
+    except DamagedStoreError as error:
+        log.error("ledger_set_aside", path=str(set_aside(path)), reason=str(error))  # noqa: TRY400  # handled here
+        return connect(path, settings)
+
+
+def connect(path: pathlib.Path, settings: Settings) -> sqlite3.Connection:
+    """Open `path` for writing with the ledger's pragmas, and migrate it. Blocking."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not path.exists():
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
+    except (OSError, sqlite3.Error) as error:
+        raise store_error(path, error) from error
+    try:
+        for pragma in pragmas(settings):
+            connection.execute(pragma)
+        migrate.migrate(connection)
+    except sqlite3.Error as error:
+        connection.close()
+        raise store_error(path, error) from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def pragmas(settings: Settings) -> tuple[str, ...]:
+    """Return the statements that every connection to the ledger starts with."""
+    return (
+        "PRAGMA journal_mode = WAL",
+        f"PRAGMA synchronous = {settings.synchronous}",
+        f"PRAGMA temp_store = {settings.temp_store}",
+        f"PRAGMA busy_timeout = {settings.busy_timeout_ms}",
+        f"PRAGMA journal_size_limit = {settings.journal_size_limit_bytes}",
+        f"PRAGMA cache_size = -{settings.cache_size_kb}",
+        f"PRAGMA mmap_size = {MMAP_BYTES}",
+    )
+
+
+def store_error(path: pathlib.Path, error: Exception) -> errors.StoreError:
+    """Say in words what SQLite or the system said of `path`, and what to do about it."""
+    text = str(error).lower()
+    if isinstance(error, sqlite3.DatabaseError) and ("malformed" in text or "not a database" in text):
+        damaged = DamagedStoreError(f"{path}: damaged ({error})")
+        damaged.hint = "it is set aside and read again from the Markdown at the next start"
+        return damaged
+    if "full" in text or "no space" in text:
+        full = errors.StoreError(f"{path}: no space left on the disk")
+        full.hint = "free some space: everosd goes on by itself, and nothing that is on disk as Markdown is lost"
+        return full
+    if "readonly" in text or "read-only" in text or "permission" in text or "unable to open" in text:
+        closed = errors.StoreError(f"{path}: cannot be written ({error})")
+        closed.hint = f"make {path.parent} writable for the user that runs everosd"
+        return closed
+    if "locked" in text:
+        locked = errors.StoreError(f"{path}: locked by another program")
+        locked.hint = "close the program that holds a transaction on it (a sqlite3 shell?)"
+        return locked
+    return errors.StoreError(f"{path}: {error}")
+
+
+def set_aside(path: pathlib.Path) -> pathlib.Path:
+    """Rename a damaged ledger with its WAL out of the way and return where it went. Blocking."""
+    n = 1
+    while (target := path.with_name(f"{path.name}.damaged-{n}")).exists():
+        n += 1
+    for suffix in ("-wal", "-shm"):
+        side = path.with_name(path.name + suffix)
+        if side.exists():
+            side.rename(target.with_name(target.name + suffix))
+    if path.exists():
+        path.rename(target)
+    return target

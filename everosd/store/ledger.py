@@ -1,0 +1,295 @@
+"""One file's state into the ledger: diff by digest, number the changes, keep rows and successors in step.
+
+Everything here runs inside one transaction on the writer thread (`db.Database.write`), and does work in proportion to
+the file, not to the root.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import msgspec
+
+from everosd import types
+from everosd.store import standing, state
+
+_COLUMNS = (
+    "entry_id", "nth", "line", "form", "kind", "digest", "session_id", "timestamp_us", "parent_type", "parent_id",
+    "sender_ids", "memory_type", "memory_path", "own_status", "expires_us", "raw",
+)  # fmt: skip
+_INSERT = f"""
+INSERT INTO entries (key, path, position, app, project, owner_type, owner_id, lsn, updated_us, {", ".join(_COLUMNS)})
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, {", ".join("?" * len(_COLUMNS))})
+"""  # noqa: S608  # only our own column names
+_UPDATE = f"""
+UPDATE entries SET position = ?, lsn = ?, updated_us = ?, {", ".join(f"{name} = ?" for name in _COLUMNS)}
+WHERE key = ?
+"""  # noqa: S608  # only our own column names
+
+
+class _Known(msgspec.Struct, frozen=True, kw_only=True):
+    """What the ledger holds of one entry of the file."""
+
+    key: int
+    digest: bytes
+    position: int
+    line: int
+    form: str
+    lsn: int
+    updated_us: int
+    is_shadowed: bool
+
+
+class Numbering:
+    """Numbers the changes of one transaction: entry keys and LSNs, both above everything ever given."""
+
+    def __init__(self, connection: sqlite3.Connection, now_us: int) -> None:
+        """Start above the highest numbers in the ledger."""
+        self._connection = connection
+        self._now_us = now_us
+        self._key = sequence(connection, "entries")
+        self._lsn = sequence(connection, "events")
+        self._events: list[tuple[int, int, int, str, str]] = []
+
+    @property
+    def lsn(self) -> int:
+        """The highest LSN given so far."""
+        return self._lsn
+
+    def next_key(self) -> int:
+        """Return a key that no entry ever had."""
+        self._key += 1
+        return self._key
+
+    def event(self, key: int, change: str, path: str) -> int:
+        """Number one change and return its LSN."""
+        self._lsn += 1
+        self._events.append((self._lsn, self._now_us, key, change, path))
+        return self._lsn
+
+    def flush(self) -> None:
+        """Write the events; call once, last."""
+        self._connection.executemany("INSERT INTO events (lsn, at_us, key, change, path) VALUES (?, ?, ?, ?, ?)", self._events)
+        self._events.clear()
+
+
+def sequence(connection: sqlite3.Connection, table: str) -> int:
+    """Return the highest row number that `table` ever gave out."""
+    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def apply_files(
+    connection: sqlite3.Connection,
+    files: Sequence[state.FileState],
+    *,
+    now_us: int,
+    removable: Mapping[str, Collection[tuple[str, int]] | None] | None = None,
+    force: bool = False,
+) -> dict[str, state.Outcome]:
+    """Bring the ledger in step with `files` and return the outcome per path.
+
+    Entries that are gone from a file are removed at once when another file of the owner holds the same text under the
+    same id, or when `removable[path]` names them (None: all); otherwise they stay and are listed as withheld. Without
+    `removable` all of them go. `force` rewrites every column of unchanged entries too (a rebuild), without an event.
+    """
+    numbering = Numbering(connection, now_us)
+    outcomes = {}
+    for file in files:
+        allowed = None if removable is None else removable.get(file.path, ())
+        outcomes[file.path] = _apply(connection, numbering, file, now_us, allowed, force=force)
+    numbering.flush()
+    return outcomes
+
+
+def _apply(
+    connection: sqlite3.Connection,
+    numbering: Numbering,
+    file: state.FileState,
+    now_us: int,
+    removable: Collection[tuple[str, int]] | None,
+    *,
+    force: bool,
+) -> state.Outcome:
+    outcome = state.Outcome(files_delta=_upsert_file(connection, file, now_us))
+    before = _known(connection, file.path)
+    scope = (file.owner.app, file.owner.project, file.owner.type, file.owner.id)
+    inserts, updates, moves, touched = [], [], [], []
+    for position, entry in enumerate(file.entries):
+        values = tuple(getattr(entry, name) for name in _COLUMNS)
+        known = before.pop((entry.entry_id, entry.nth), None)
+        if known is None:
+            key = numbering.next_key()
+            lsn = numbering.event(key, "added", file.path)
+            inserts.append((key, file.path, position, *scope, lsn, now_us, *values))
+            touched.append(entry.entry_id)
+            outcome.added += 1
+        elif known.digest != entry.digest:
+            lsn = numbering.event(known.key, "modified", file.path)
+            updates.append((position, lsn, now_us, *values, known.key))
+            touched.append(entry.entry_id)
+            outcome.modified += 1
+        elif force:
+            updates.append((position, known.lsn, known.updated_us, *values, known.key))
+            touched.append(entry.entry_id)
+        elif (known.position, known.line, known.form) != (position, entry.line, entry.form):
+            moves.append((position, entry.line, entry.form, known.key))
+    connection.executemany(_INSERT, inserts)
+    connection.executemany(_UPDATE, updates)
+    connection.executemany("UPDATE entries SET position = ?, line = ?, form = ? WHERE key = ?", moves)
+    gone, outcome.withheld = _split_gone(connection, scope, before, removable)
+    touched += _remove(connection, numbering, file.path, gone)
+    outcome.removed = len(gone)
+    touched += _replace_deprecations(connection, file.path, scope, file.deprecated)
+    shadow = standing.settle(connection, numbering, file.owner, touched)
+    outcome.is_shadow_changed = shadow.is_changed
+    outcome.entries_delta = len(inserts) - len(gone)
+    _raise_sequences(connection, scope, file)
+    outcome.lsn = numbering.lsn
+    return outcome
+
+
+def _known(connection: sqlite3.Connection, path: str) -> dict[tuple[str, int], _Known]:
+    rows = connection.execute(
+        "SELECT entry_id, nth, key, digest, position, line, form, lsn, updated_us, is_shadowed FROM entries WHERE path = ?",
+        (path,),
+    )
+    return {
+        (row[0], row[1]): _Known(
+            key=row[2],
+            digest=row[3],
+            position=row[4],
+            line=row[5],
+            form=row[6],
+            lsn=row[7],
+            updated_us=row[8],
+            is_shadowed=bool(row[9]),
+        )
+        for row in rows
+    }
+
+
+def _split_gone(
+    connection: sqlite3.Connection,
+    scope: tuple[str, str, str, str],
+    missing: dict[tuple[str, int], _Known],
+    removable: Collection[tuple[str, int]] | None,
+) -> tuple[dict[tuple[str, int], _Known], tuple[tuple[str, int], ...]]:
+    """Tell what may go now (allowed, or still there in another place) from what has to wait."""
+    if removable is None:
+        return missing, ()
+    gone, withheld = {}, []
+    for identity, known in missing.items():
+        if identity in removable or _stands_elsewhere(connection, scope, identity[0], known):
+            gone[identity] = known
+        else:
+            withheld.append(identity)
+    return gone, tuple(withheld)
+
+
+def _stands_elsewhere(
+    connection: sqlite3.Connection, scope: tuple[str, str, str, str], entry_id: str, known: _Known
+) -> bool:
+    row = connection.execute(
+        "SELECT 1 FROM entries WHERE app = ? AND project = ? AND owner_type = ? AND owner_id = ? AND entry_id = ?"
+        " AND digest = ? AND key <> ? LIMIT 1",
+        (*scope, entry_id, known.digest, known.key),
+    ).fetchone()
+    return row is not None
+
+
+def _remove(
+    connection: sqlite3.Connection, numbering: Numbering, path: str, gone: dict[tuple[str, int], _Known]
+) -> list[str]:
+    for known in gone.values():
+        numbering.event(known.key, "removed", path)
+    connection.executemany("DELETE FROM entries WHERE key = ?", [(known.key,) for known in gone.values()])
+    return [entry_id for entry_id, _ in gone]
+
+
+def _replace_deprecations(
+    connection: sqlite3.Connection, path: str, scope: tuple[str, str, str, str], wanted: dict[str, str]
+) -> list[str]:
+    """Make the file's `deprecated_entries` the ledger's, and return the entry ids whose successor changed."""
+    found = dict(connection.execute("SELECT entry_id, successor FROM deprecations WHERE path = ?", (path,)))
+    if found == wanted:
+        return []
+    gone = [entry_id for entry_id in found if entry_id not in wanted]
+    changed = [entry_id for entry_id, successor in wanted.items() if found.get(entry_id) != successor]
+    connection.executemany("DELETE FROM deprecations WHERE path = ? AND entry_id = ?", [(path, name) for name in gone])
+    connection.executemany(
+        "INSERT OR REPLACE INTO deprecations (path, entry_id, successor, app, project, owner_type, owner_id)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [(path, name, wanted[name], *scope) for name in changed],
+    )
+    return gone + changed
+
+
+def _upsert_file(connection: sqlite3.Connection, file: state.FileState, now_us: int) -> int:
+    """Write the file's row and return 1 when it is new."""
+    is_new = connection.execute("SELECT 1 FROM files WHERE path = ?", (file.path,)).fetchone() is None
+    connection.execute(
+        "INSERT OR REPLACE INTO files (path, kind, app, project, owner_type, owner_id, date, inode, size, mtime_ns, digest,"
+        " stamp, n_entries, is_stale, warnings, error, error_line, read_at_us)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?)",
+        (
+            file.path, file.kind, file.owner.app, file.owner.project, file.owner.type, file.owner.id, file.date,
+            file.inode, file.size, file.mtime_ns, file.digest, file.stamp, len(file.entries),
+            msgspec.json.encode(file.warnings), file.error, file.error_line, now_us,
+        ),
+    )  # fmt: skip
+    return int(is_new)
+
+
+def _raise_sequences(connection: sqlite3.Connection, scope: tuple[str, str, str, str], file: state.FileState) -> None:
+    """Remember the highest number seen per prefix and date, so that none is given out twice."""
+    high: dict[tuple[str, str], int] = {}
+    for entry in file.entries:
+        match = types.ENTRY_ID.fullmatch(entry.entry_id)
+        if match is not None and match["seq"].isascii() and match["seq"].isdigit():
+            slot = (match["prefix"], match["date"])
+            high[slot] = max(high.get(slot, 0), int(match["seq"]))
+            if match["date"] == file.date:
+                high[slot] = max(high[slot], file.entry_count)
+    connection.executemany(
+        "INSERT INTO sequences VALUES (?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT DO UPDATE SET high = max(high, excluded.high)",
+        [(*scope, prefix, date, number) for (prefix, date), number in high.items()],
+    )
+
+
+def remove_files(connection: sqlite3.Connection, paths: Iterable[str], *, now_us: int) -> dict[str, state.Outcome]:
+    """Forget files that are gone from the disk, with their entries."""
+    numbering = Numbering(connection, now_us)
+    outcomes = {}
+    for path in paths:
+        row = connection.execute("SELECT app, project, owner_type, owner_id FROM files WHERE path = ?", (path,)).fetchone()
+        if row is None:
+            continue
+        owner = types.Owner(app=row[0], project=row[1], type=row[2], id=row[3])
+        known = _known(connection, path)
+        touched = _remove(connection, numbering, path, known)
+        touched += _replace_deprecations(connection, path, (owner.app, owner.project, owner.type, owner.id), {})
+        connection.execute("DELETE FROM files WHERE path = ?", (path,))
+        shadow = standing.settle(connection, numbering, owner, touched)
+        outcomes[path] = state.Outcome(
+            removed=len(known),
+            files_delta=-1,
+            entries_delta=-len(known),
+            is_shadow_changed=shadow.is_changed,
+            lsn=numbering.lsn,
+        )
+    numbering.flush()
+    return outcomes
+
+
+def entries_stand_elsewhere(connection: sqlite3.Connection, path: str) -> bool:
+    """Return whether every entry of `path` is also in another file of the same owner, letter by letter."""
+    row = connection.execute(
+        "SELECT 1 FROM entries a WHERE a.path = ? AND NOT EXISTS (SELECT 1 FROM entries b WHERE b.app = a.app"
+        " AND b.project = a.project AND b.owner_type = a.owner_type AND b.owner_id = a.owner_id"
+        " AND b.entry_id = a.entry_id AND b.digest = a.digest AND b.path <> a.path) LIMIT 1",
+        (path,),
+    ).fetchone()
+    return row is None

@@ -1,0 +1,197 @@
+"""Reads from the ledger: rows for search, get, entries and status."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import pathlib
+from collections.abc import Sequence
+
+import aiosqlite
+import msgspec
+
+from everosd import types
+from everosd.store import db, row
+
+N_CONNECTIONS = 2
+"""Readers side by side; each is a thread. WAL readers never wait for the writer."""
+
+MAX_VARIABLES = 500
+"""Placeholders per statement, well under SQLite's limit."""
+
+FIELDS = """e.key, e.path, e.line, e.entry_id, e.kind, e.form, e.app, e.project, e.owner_type, e.owner_id, e.lsn,
+e.session_id, e.timestamp_us, e.parent_type, e.parent_id, e.sender_ids, e.memory_type, e.memory_path, e.status,
+e.deprecated_by, e.expires_us, e.updated_us, e.raw"""
+
+_SORT_COLUMNS = {"timestamp": "e.timestamp_us", "updated_at": "e.updated_us"}
+_SENDERS = msgspec.json.Decoder(tuple[str, ...])
+
+
+class Reader:
+    """Asynchronous reads; every method may be called from the event loop at any time."""
+
+    def __init__(self, connections: Sequence[aiosqlite.Connection]) -> None:
+        """Take over open connections; use `Reader.open`."""
+        self._connections = connections
+        self._turn = itertools.cycle(connections)
+
+    @classmethod
+    async def open(cls, path: pathlib.Path, settings: db.Settings | None = None) -> Reader:
+        """Open read connections to the ledger at `path`, which a `db.Database` has made."""
+        connections = []
+        for _ in range(N_CONNECTIONS):
+            connection = await aiosqlite.connect(f"file:{uri(path)}?mode=ro", uri=True, isolation_level=None)
+            connections.append(connection)
+            for pragma in db.pragmas(settings or db.Settings())[2:]:
+                await connection.execute(pragma)
+        return cls(connections)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        for connection in self._connections:
+            await connection.close()
+
+    async def _all(self, sql: str, parameters: Sequence[object] = ()) -> list[aiosqlite.Row]:
+        return list(await next(self._turn).execute_fetchall(sql, parameters))
+
+    async def rows(self, keys: Sequence[int]) -> list[row.EntryRow]:
+        """Return the live entries with these keys, in the order asked for; keys that are gone are left out."""
+        found: dict[int, row.EntryRow] = {}
+        for start in range(0, len(keys), MAX_VARIABLES):
+            part = keys[start : start + MAX_VARIABLES]
+            marks = ", ".join("?" * len(part))
+            sql = f"SELECT {FIELDS} FROM entries e WHERE e.key IN ({marks}) AND e.is_shadowed = 0"  # noqa: S608  # placeholders
+            for values in await self._all(sql, part):
+                found[values[0]] = to_row(values)
+        return [found[key] for key in keys if key in found]
+
+    async def find(self, owner: types.Owner, entry_id: str) -> row.EntryRow | None:
+        """Return one live entry of an owner."""
+        found = await self._all(
+            f"SELECT {FIELDS} FROM entries e WHERE e.app = ? AND e.project = ? AND e.owner_type = ? AND e.owner_id = ?"  # noqa: S608
+            " AND e.entry_id = ? AND e.is_shadowed = 0",
+            (owner.app, owner.project, owner.type, owner.id, entry_id),
+        )
+        return to_row(found[0]) if found else None
+
+    async def find_any(self, app: str, project: str, owner_id: str, entry_id: str) -> row.EntryRow | None:
+        """Return one live entry of whoever is called `owner_id`; a user is looked at before an agent or a session."""
+        for owner_type in ("user", "agent", "session"):
+            owner = types.Owner(app=app, project=project, type=owner_type, id=owner_id)  # type: ignore[arg-type]  # of the literal
+            found = await self.find(owner, entry_id)
+            if found is not None:
+                return found
+        return None
+
+    async def page(
+        self,
+        owner: types.Owner,
+        kind: str,
+        *,
+        where: tuple[str, Sequence[object]] = ("", ()),
+        statuses: Sequence[str] = ("active",),
+        now_us: int,
+        sort_by: str = "timestamp",
+        descending: bool = True,
+        limit: int,
+        offset: int = 0,
+    ) -> tuple[list[row.EntryRow], int]:
+        """Return one page of an owner's live entries of a kind, and how many there are in all.
+
+        `where` is SQL on the alias `e` with its parameters. An entry past its `expires_at` counts as `expired`.
+        """
+        effective = "CASE WHEN e.status = 'active' AND e.expires_us <= ? THEN 'expired' ELSE e.status END"
+        condition = (
+            "e.app = ? AND e.project = ? AND e.owner_type = ? AND e.owner_id = ? AND e.kind = ? AND e.is_shadowed = 0"
+            f" AND {effective} IN ({', '.join('?' * len(statuses))})" + (f" AND ({where[0]})" if where[0] else "")
+        )
+        values = (owner.app, owner.project, owner.type, owner.id, kind, now_us, *statuses, *where[1])
+        total = await self._all(f"SELECT count(*) FROM entries e WHERE {condition}", values)  # noqa: S608  # our own columns
+        direction = "DESC" if descending else "ASC"
+        found = await self._all(
+            f"SELECT {FIELDS} FROM entries e WHERE {condition}"  # noqa: S608  # our own columns
+            f" ORDER BY {_SORT_COLUMNS[sort_by]} {direction}, e.entry_id {direction} LIMIT ? OFFSET ?",
+            (*values, limit, offset),
+        )
+        return [to_row(values) for values in found], int(total[0][0])
+
+    async def children(self, owner: types.Owner, parent_ids: Sequence[str], kind: str) -> list[row.EntryRow]:
+        """Return the live entries of a kind whose parent is one of `parent_ids`, in file order."""
+        found: list[row.EntryRow] = []
+        for start in range(0, len(parent_ids), MAX_VARIABLES):
+            part = parent_ids[start : start + MAX_VARIABLES]
+            marks = ", ".join("?" * len(part))
+            rows = await self._all(
+                f"SELECT {FIELDS} FROM entries e WHERE e.app = ? AND e.project = ? AND e.owner_type = ?"  # noqa: S608
+                f" AND e.owner_id = ? AND e.parent_id IN ({marks}) AND e.kind = ? AND e.is_shadowed = 0"
+                " ORDER BY e.path, e.position",
+                (owner.app, owner.project, owner.type, owner.id, *part, kind),
+            )
+            found += [to_row(values) for values in rows]
+        return found
+
+    async def messages(self, app: str, project: str, session_id: str) -> list[row.EntryRow]:
+        """Return the rows of one session's log, oldest first."""
+        rows = await self._all(
+            f"SELECT {FIELDS} FROM entries e WHERE e.app = ? AND e.project = ? AND e.owner_type = 'session'"  # noqa: S608
+            " AND e.owner_id = ? AND e.is_shadowed = 0 ORDER BY e.path, e.position",
+            (app, project, session_id),
+        )
+        return [to_row(values) for values in rows]
+
+    async def owner_ids(self, app: str, project: str, owner_type: str, limit: int = -1) -> list[str]:
+        """Return the ids of the owners of a type in a scope that have any file, sorted."""
+        rows = await self._all(
+            "SELECT DISTINCT owner_id FROM files WHERE app = ? AND project = ? AND owner_type = ? ORDER BY owner_id LIMIT ?",
+            (app, project, owner_type, limit),
+        )
+        return [str(values[0]) for values in rows]
+
+    async def lsn(self) -> int:
+        """Return the highest LSN ever given."""
+        rows = await self._all("SELECT seq FROM sqlite_sequence WHERE name = 'events'")
+        return int(rows[0][0]) if rows else 0
+
+    async def file_facts(self, path: str) -> tuple[str, int | None, bytes] | None:
+        """Return (error or empty, its line, digest) of one file, None when it is not known."""
+        rows = await self._all("SELECT coalesce(error, ''), error_line, digest FROM files WHERE path = ?", (path,))
+        return (str(rows[0][0]), rows[0][1], bytes(rows[0][2])) if rows else None
+
+    async def wait_idle(self) -> None:
+        """Return when every read handed in before has been answered."""
+        await asyncio.gather(*(connection.execute_fetchall("SELECT 1") for connection in self._connections))
+
+
+def to_row(values: Sequence[object] | aiosqlite.Row) -> row.EntryRow:
+    """Return the columns of `FIELDS` as a struct."""
+    (
+        key, path, line, entry_id, kind, form, app, project, owner_type, owner_id, lsn, session_id, timestamp_us,
+        parent_type, parent_id, sender_ids, memory_type, memory_path, status, deprecated_by, expires_us, updated_us, raw,
+    ) = values  # fmt: skip
+    return row.EntryRow(
+        key=key,
+        path=path,
+        line=line,
+        entry_id=entry_id,
+        kind=kind,
+        form=form,
+        owner=types.Owner(app=app, project=project, type=owner_type, id=owner_id),
+        lsn=lsn,
+        session_id=session_id,
+        timestamp_us=timestamp_us,
+        parent_type=parent_type,
+        parent_id=parent_id,
+        sender_ids=() if sender_ids == "[]" else _SENDERS.decode(sender_ids),
+        memory_type=memory_type,
+        memory_path=memory_path,
+        status=status,
+        deprecated_by=deprecated_by,
+        expires_us=expires_us,
+        updated_us=updated_us,
+        raw=raw,
+    )
+
+
+def uri(path: pathlib.Path) -> str:
+    """Escape what means something in an SQLite URI."""
+    return str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")

@@ -1,0 +1,183 @@
+"""Which entry counts: the winner among equal ids, and the status that its successors give it.
+
+Of entries with the same id the one in the file of the id's date wins, then path order, then order in the file. An
+entry is deprecated while its chain of successors leads to an entry that is there; a dangling or circular chain leaves
+it live.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from everosd import types
+
+if TYPE_CHECKING:
+    from everosd.store import ledger
+
+Scope = tuple[str, str, str, str]
+
+
+class Settled(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pass over touched ids found."""
+
+    is_changed: bool
+    """Some entry became shadowed, or stopped being so."""
+
+
+class _Row(msgspec.Struct, frozen=True, kw_only=True):
+    key: int
+    path: str
+    nth: int
+    date: str
+    is_shadowed: bool
+    own_status: str
+    status: str
+    deprecated_by: str | None
+
+
+def settle(
+    connection: sqlite3.Connection, numbering: ledger.Numbering, owner: types.Owner, touched: Iterable[str]
+) -> Settled:
+    """Decide winners and status of the `touched` ids of one owner and of all that point to them."""
+    scope = (owner.app, owner.project, owner.type, owner.id)
+    has_successors = _has_deprecations(connection, scope)
+    is_changed = False
+    ids = set(touched)
+    for entry_id in sorted(_with_predecessors(connection, scope, ids) if has_successors else ids):
+        rows = _rows(connection, scope, entry_id)
+        if not rows:
+            continue
+        if entry_id in ids and (len(rows) > 1 or rows[0].is_shadowed):
+            is_changed |= _choose(connection, numbering, entry_id, rows)
+        successor = live_successor(connection, scope, entry_id) if has_successors else None
+        _set_status(connection, numbering, rows, successor)
+    return Settled(is_changed=is_changed)
+
+
+def _has_deprecations(connection: sqlite3.Connection, scope: Scope) -> bool:
+    row = connection.execute(
+        "SELECT 1 FROM deprecations WHERE app = ? AND project = ? AND owner_type = ? AND owner_id = ? LIMIT 1", scope
+    ).fetchone()
+    return row is not None
+
+
+def _with_predecessors(connection: sqlite3.Connection, scope: Scope, ids: set[str]) -> set[str]:
+    """Return `ids` and every id whose chain of successors passes through one of them."""
+    found, todo = set(ids), list(ids)
+    while todo:
+        rows = connection.execute(
+            "SELECT entry_id FROM deprecations WHERE app = ? AND project = ? AND owner_type = ? AND owner_id = ?"
+            " AND successor = ?",
+            (*scope, todo.pop()),
+        )
+        for (entry_id,) in rows:
+            if entry_id not in found:
+                found.add(entry_id)
+                todo.append(entry_id)
+    return found
+
+
+def _rows(connection: sqlite3.Connection, scope: Scope, entry_id: str) -> list[_Row]:
+    rows = connection.execute(
+        "SELECT e.key, e.path, e.nth, f.date, e.is_shadowed, e.own_status, e.status, e.deprecated_by"
+        " FROM entries e JOIN files f ON f.path = e.path"
+        " WHERE e.app = ? AND e.project = ? AND e.owner_type = ? AND e.owner_id = ? AND e.entry_id = ?",
+        (*scope, entry_id),
+    )
+    return [
+        _Row(
+            key=row[0],
+            path=row[1],
+            nth=row[2],
+            date=row[3],
+            is_shadowed=bool(row[4]),
+            own_status=row[5],
+            status=row[6],
+            deprecated_by=row[7],
+        )
+        for row in rows
+    ]
+
+
+def _choose(connection: sqlite3.Connection, numbering: ledger.Numbering, entry_id: str, rows: list[_Row]) -> bool:
+    """Mark all but the winner as shadowed; number what became visible or hidden. Return whether anything changed."""
+    match = types.ENTRY_ID.fullmatch(entry_id)
+    date = match["date"] if match else ""
+    ordered = sorted(rows, key=lambda row: (row.date != date, row.path, row.nth))
+    is_changed = False
+    for row in ordered:
+        is_shadowed = row is not ordered[0]
+        if is_shadowed != row.is_shadowed:
+            lsn = numbering.event(row.key, "removed" if is_shadowed else "added", row.path)
+            connection.execute("UPDATE entries SET is_shadowed = ?, lsn = ? WHERE key = ?", (is_shadowed, lsn, row.key))
+            is_changed = True
+    return is_changed
+
+
+def live_successor(connection: sqlite3.Connection, scope: Scope, entry_id: str) -> str | None:
+    """Return the direct successor of `entry_id` when it counts as deprecated, else None."""
+    first = following = _successor(connection, scope, entry_id)
+    seen = {entry_id}
+    is_there = False
+    while following is not None:
+        if following in seen:
+            return None
+        seen.add(following)
+        is_there = is_there or _exists(connection, scope, following)
+        following = _successor(connection, scope, following)
+    return first if is_there else None
+
+
+def _successor(connection: sqlite3.Connection, scope: Scope, entry_id: str) -> str | None:
+    row = connection.execute(
+        "SELECT successor FROM deprecations WHERE app = ? AND project = ? AND owner_type = ? AND owner_id = ?"
+        " AND entry_id = ? ORDER BY path LIMIT 1",
+        (*scope, entry_id),
+    ).fetchone()
+    return None if row is None else str(row[0])
+
+
+def _exists(connection: sqlite3.Connection, scope: Scope, entry_id: str) -> bool:
+    row = connection.execute(
+        "SELECT 1 FROM entries WHERE app = ? AND project = ? AND owner_type = ? AND owner_id = ? AND entry_id = ? LIMIT 1",
+        (*scope, entry_id),
+    ).fetchone()
+    return row is not None
+
+
+def _set_status(
+    connection: sqlite3.Connection, numbering: ledger.Numbering, rows: list[_Row], successor: str | None
+) -> None:
+    for row in rows:
+        status = row.own_status if successor is None else "deprecated"
+        if (status, successor) != (row.status, row.deprecated_by):
+            lsn = numbering.event(row.key, "status", row.path)
+            connection.execute(
+                "UPDATE entries SET status = ?, deprecated_by = ?, lsn = ? WHERE key = ?", (status, successor, lsn, row.key)
+            )
+
+
+def unresolved(connection: sqlite3.Connection, limit: int = 200) -> list[tuple[str, str, str]]:
+    """Return (path, entry id, successor) of deprecations that lead nowhere: dangling or circular."""
+    rows = connection.execute(
+        "SELECT d.path, d.entry_id, d.successor FROM deprecations d JOIN entries e ON e.app = d.app AND e.project = d.project"
+        " AND e.owner_type = d.owner_type AND e.owner_id = d.owner_id AND e.entry_id = d.entry_id"
+        " WHERE e.deprecated_by IS NULL AND e.is_shadowed = 0 LIMIT ?",
+        (limit,),
+    )
+    return [(row[0], row[1], row[2]) for row in rows]
+
+
+def duplicates(connection: sqlite3.Connection, limit: int = 200) -> list[tuple[str, int, str, str]]:
+    """Return (path, line, entry id, path of the winner) of entries whose id another one holds."""
+    rows = connection.execute(
+        "SELECT a.path, a.line, a.entry_id, b.path FROM entries a JOIN entries b ON b.app = a.app AND b.project = a.project"
+        " AND b.owner_type = a.owner_type AND b.owner_id = a.owner_id AND b.entry_id = a.entry_id AND b.is_shadowed = 0"
+        " WHERE a.is_shadowed = 1 ORDER BY a.path, a.line LIMIT ?",
+        (limit,),
+    )
+    return [(row[0], row[1], row[2], row[3]) for row in rows]
