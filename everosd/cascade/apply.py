@@ -481,7 +481,7 @@ class Cascade:
         """
         async with asyncio.timeout(timeout_s):
             while not self.is_settled():
-                await asyncio.sleep(0.005)
+                await asyncio.sleep(0.005)  # noqa: ASYNC110  # five parts decide, none of them alone
 
     def status(self) -> status.Status:
         """Return a snapshot; cheap."""

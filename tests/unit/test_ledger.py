@@ -1,0 +1,216 @@
+"""The ledger: one file's state in, numbered changes out."""
+
+from __future__ import annotations
+
+import hashlib
+import pathlib
+import sqlite3
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from everosd import types
+from everosd.store import db, ledger, standing, state
+
+OWNER = types.Owner(app="default", project="default", type="user", id="mara")
+
+
+@pytest.fixture
+def connection(tmp_path: pathlib.Path) -> Iterator[sqlite3.Connection]:
+    """An empty ledger."""
+    made = db.connect(tmp_path / "system.db", db.Settings())
+    yield made
+    made.close()
+
+
+def entry(entry_id: str, text: str = "text", *, nth: int = 0, line: int = 1, status: str = "active") -> state.EntryState:
+    """One entry."""
+    return state.EntryState(
+        entry_id=entry_id,
+        nth=nth,
+        line=line,
+        form="marked",
+        kind="episode",
+        digest=hashlib.blake2b(f"{entry_id}{text}".encode(), digest_size=16).digest(),
+        session_id="s",
+        timestamp_us=1,
+        parent_type="",
+        parent_id="",
+        sender_ids="[]",
+        memory_type="",
+        memory_path="",
+        own_status=status,
+        expires_us=None,
+        raw=text,
+    )
+
+
+def file(
+    path: str, *entries: state.EntryState, deprecated: dict[str, str] | None = None, date: str = "20260302", count: int = 0
+) -> state.FileState:
+    """One file."""
+    return state.FileState(
+        path=types.RelPath(path),
+        kind="episode",
+        owner=OWNER,
+        date=date,
+        inode=1,
+        size=1,
+        mtime_ns=1,
+        digest=b"d",
+        stamp="",
+        entry_count=count,
+        entries=entries,
+        deprecated=deprecated or {},
+    )
+
+
+def apply(connection: sqlite3.Connection, *files: state.FileState, **options: object) -> dict[str, state.Outcome]:
+    """Apply in a transaction."""
+    connection.execute("BEGIN")
+    outcomes = ledger.apply_files(connection, files, now_us=7, **options)  # type: ignore[arg-type]
+    connection.execute("COMMIT")
+    return outcomes
+
+
+def live(connection: sqlite3.Connection) -> dict[str, tuple[str, str, str | None]]:
+    """Entry id → (path, status, successor) of what counts."""
+    rows = connection.execute("SELECT entry_id, path, status, deprecated_by FROM entries WHERE is_shadowed = 0")
+    return {row[0]: (row[1], row[2], row[3]) for row in rows}
+
+
+def changes(connection: sqlite3.Connection) -> list[str]:
+    """All numbered changes, in order."""
+    return [row[0] for row in connection.execute("SELECT change FROM events ORDER BY lsn")]
+
+
+A, B, C = "ep_20260302_00000001", "ep_20260302_00000002", "ep_20260302_00000003"
+
+
+def test_an_edit_of_one_entry_is_one_event(connection: sqlite3.Connection) -> None:
+    """Of many entries only the edited one is numbered again."""
+    apply(connection, file("a.md", entry(A), entry(B), entry(C)))
+    outcome = apply(connection, file("a.md", entry(A), entry(B, "other"), entry(C)))["a.md"]
+    assert (0, 1, 0) == (outcome.added, outcome.modified, outcome.removed)
+    assert ["added", "added", "added", "modified"] == changes(connection)
+
+
+def test_applying_twice_changes_nothing(connection: sqlite3.Connection) -> None:
+    """The same state again makes no event."""
+    apply(connection, file("a.md", entry(A), deprecated={A: B}))
+    before = changes(connection)
+    apply(connection, file("a.md", entry(A), deprecated={A: B}))
+    assert before == changes(connection)
+
+
+def test_missing_entries_are_withheld_until_they_are_named(connection: sqlite3.Connection) -> None:
+    """Absence is not deletion: an entry goes only when it is said to be gone for certain."""
+    apply(connection, file("a.md", entry(A), entry(B)))
+    held = apply(connection, file("a.md", entry(A)), removable={})["a.md"]
+    assert ((B, 0),) == held.withheld
+    assert {A, B} == set(live(connection))
+    apply(connection, file("a.md", entry(A)), removable={"a.md": {(B, 0)}})
+    assert {A} == set(live(connection))
+
+
+def test_an_entry_that_stands_elsewhere_goes_at_once(connection: sqlite3.Connection) -> None:
+    """Moving an entry to another file of the owner leaves no moment without it, and none with two."""
+    apply(connection, file("a.md", entry(A), entry(B)))
+    apply(connection, file("b.md", entry(B)))
+    outcome = apply(connection, file("a.md", entry(A)), removable={})["a.md"]
+    assert () == outcome.withheld
+    assert "b.md" == live(connection)[B][0]
+
+
+def test_I05_of_equal_ids_the_file_of_the_date_wins_then_path_order(connection: sqlite3.Connection) -> None:
+    """A duplicate id has one winner by rule, and the loser is listed with both paths."""
+    apply(connection, file("a.md", entry(A, "one"), date="20250101"), file("z.md", entry(A, "two")))
+    assert "z.md" == live(connection)[A][0]
+    assert [("a.md", 1, A, "z.md")] == standing.duplicates(connection)
+    apply(connection, file("b.md", entry(A, "three")))
+    assert "b.md" == live(connection)[A][0]
+    ledger.remove_files(connection, ["b.md", "z.md"], now_us=9)
+    assert "a.md" == live(connection)[A][0]
+
+
+def test_M01_a_copied_file_never_takes_the_originals_with_it(connection: sqlite3.Connection) -> None:
+    """Deleting the copy leaves the originals; deleting the originals leaves the copy."""
+    apply(connection, file("a.md", entry(A), entry(B)), file("a copy.md", entry(A), entry(B), date=""))
+    assert {"a.md"} == {path for path, _, _ in live(connection).values()}
+    ledger.remove_files(connection, ["a copy.md"], now_us=9)
+    assert {A, B} == set(live(connection))
+    assert [] == standing.duplicates(connection)
+
+
+def test_deprecated_only_while_a_successor_is_there(connection: sqlite3.Connection) -> None:
+    """A dangling pointer leaves the entry live; the successor's coming and going decides."""
+    apply(connection, file("a.md", entry(A), deprecated={A: C}))
+    assert ("a.md", "active", None) == live(connection)[A]
+    assert [("a.md", A, C)] == standing.unresolved(connection)
+    apply(connection, file("b.md", entry(C)))
+    assert ("a.md", "deprecated", C) == live(connection)[A]
+    ledger.remove_files(connection, ["b.md"], now_us=9)
+    assert ("a.md", "active", None) == live(connection)[A]
+
+
+def test_a_chain_of_successors_counts_to_its_end(connection: sqlite3.Connection) -> None:
+    """A → B → C: with B gone A is still replaced, with C gone B lives again and A stays replaced by B."""
+    apply(connection, file("a.md", entry(A), deprecated={A: B, B: C}), file("b.md", entry(B)), file("c.md", entry(C)))
+    assert (B, C) == (live(connection)[A][2], live(connection)[B][2])
+    ledger.remove_files(connection, ["c.md"], now_us=9)
+    assert ("deprecated", "active") == (live(connection)[A][1], live(connection)[B][1])
+    apply(connection, file("c.md", entry(C)))
+    ledger.remove_files(connection, ["b.md"], now_us=9)
+    assert "deprecated" == live(connection)[A][1]
+
+
+def test_circular_successors_leave_all_live(connection: sqlite3.Connection) -> None:
+    """A loop of pointers is reported and hides nothing."""
+    apply(connection, file("a.md", entry(A), entry(B), deprecated={A: B, B: A}))
+    assert {"active"} == {status for _, status, _ in live(connection).values()}
+    assert 2 == len(standing.unresolved(connection))
+
+
+def test_M05_removing_a_deprecation_by_hand_revives_and_putting_it_back_retires(connection: sqlite3.Connection) -> None:
+    """Lines of deprecated_entries count as they stand."""
+    for deprecated, wanted in (({A: B}, "deprecated"), ({}, "active"), ({A: B}, "deprecated")):
+        apply(connection, file("a.md", entry(A), entry(B), deprecated=deprecated))
+        assert wanted == live(connection)[A][1]
+
+
+def test_lsn_and_keys_only_grow(connection: sqlite3.Connection) -> None:
+    """Removed entries give back neither their key nor their LSN."""
+    first = apply(connection, file("a.md", entry(A)))["a.md"].lsn
+    ledger.remove_files(connection, ["a.md"], now_us=9)
+    again = apply(connection, file("a.md", entry(A)))["a.md"].lsn
+    assert first < again
+    assert [2] == [row[0] for row in connection.execute("SELECT key FROM entries")]
+
+
+def test_ids_are_remembered_after_their_entries_are_gone(connection: sqlite3.Connection) -> None:
+    """The highest number of a date counts entries, the frontmatter's entry_count, and what was removed."""
+    apply(connection, file("a.md", entry(A), entry(C), count=9))
+    apply(connection, file("a.md", entry(A)))
+    assert [9] == [row[0] for row in connection.execute("SELECT high FROM sequences")]
+
+
+def test_a_rebuild_rewrites_columns_without_an_event(connection: sqlite3.Connection) -> None:
+    """Rows that somebody changed in SQLite are put right, and indexes need not hear of it."""
+    apply(connection, file("a.md", entry(A)))
+    connection.execute("UPDATE entries SET session_id = 'forged'")
+    apply(connection, file("a.md", entry(A)), force=True)
+    assert ["s"] == [row[0] for row in connection.execute("SELECT session_id FROM entries")]
+    assert ["added"] == changes(connection)
+
+
+def test_owners_do_not_share_ids(connection: sqlite3.Connection) -> None:
+    """The same entry id of two owners is two entries, and a successor is looked for at home only."""
+    theirs = types.Owner(app="default", project="default", type="user", id="ben")
+    apply(
+        connection,
+        file("a.md", entry(A), deprecated={A: B}),
+        msgspec.structs.replace(file("b.md", entry(A), entry(B)), owner=theirs),
+    )
+    assert 3 == connection.execute("SELECT count(*) FROM entries WHERE is_shadowed = 0").fetchone()[0]
+    assert "active" == connection.execute("SELECT status FROM entries WHERE path = 'a.md'").fetchone()[0]
