@@ -70,6 +70,8 @@ OPENING_S = 900.0
 HTTP_DRAIN_S = 3
 """How long requests in flight may take once the daemon stops; the rest of the drain is for the indexes."""
 BACKLOG = 512
+PRIVATE = 0o077
+"""What everosd makes is its user's alone."""
 
 log = structlog.get_logger(__name__)
 
@@ -113,6 +115,7 @@ async def open_node(settings: config.Config, clock: clocks.Clock) -> AsyncIterat
     Raises:
         LockHeld: a daemon, or another command, has the root.
     """
+    os.umask(PRIVATE)
     held = await asyncio.to_thread(lock.acquire, settings.root, started_at=clock.now().isoformat())
     with held:
         async with _parts(settings, clock) as node, _loops(node, is_watching=False):
@@ -280,7 +283,7 @@ def serve(settings: config.Config) -> int:
 
     A root that is replaced under it (a mount, a restored backup) is opened afresh.
     """
-    os.umask(0o077)
+    os.umask(PRIVATE)
     _leave_at_signals()
     limiter = logs.set_up(settings.log)
     notifier = notify.Notifier()
