@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import msgspec
 import structlog
 from litestar import response
 
+from everosd import errors, types
 from everosd.api import errors as wire
 from everosd.api import guard, reply, schema, services
+from everosd.log import layout
 
 NDJSON = "application/x-ndjson"
 PROGRESS_S = 0.2
@@ -18,9 +21,9 @@ PROGRESS_S = 0.2
 KEEPALIVE_S = 5.0
 """A line is sent after this long even where nothing got on, so that a client can tell slow from dead."""
 
-Progress = Callable[..., None]
-"""`progress(done, total, what="")`, as often as the work likes."""
-Work = Callable[[Progress], Awaitable[object]]
+Progress = Callable[[str, int, int], None]
+"""`progress(stage, done, total)`, as often as the work likes; see `cascade.rebuild`."""
+Work = Callable[[Progress], Awaitable[msgspec.Struct]]
 
 log = structlog.get_logger()
 
@@ -28,16 +31,41 @@ log = structlog.get_logger()
 class Step(msgspec.Struct, frozen=True, kw_only=True):
     """One progress line."""
 
+    stage: str
+    """What is under way: `files`, or the name of an index."""
     done: int
     total: int
     """0 while nobody knows yet."""
-    what: str = ""
+
+
+class Rebuilt(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is after a rebuild."""
+
+    files: int
+    entries: int
+
+
+class Adopted(msgspec.Struct, frozen=True, kw_only=True):
+    """What an adoption did."""
+
+    entries: int
+    """Hand-written entries that got their markers."""
+
+
+class Reconciled(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is after a comparison with the disk."""
+
+    is_settled: bool
+    """False: not everything was searchable when the time was over."""
+    files: int
+    entries: int
+    pending: int
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """The last line of work that succeeded."""
 
-    result: object
+    result: msgspec.Struct
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,26 +74,31 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     error: schema.FailureBody
 
 
+Last = Result | Failure
+
+
 class Admin:
     """Handlers of the admin routes. One piece of work runs at a time, and goes on when who asked for it leaves."""
 
     def __init__(self, given: services.Services) -> None:
         """Answer from `given`."""
         self._given = given
-        self._running: tuple[str, asyncio.Task[object]] | None = None
+        self._running: tuple[str, asyncio.Task[Last]] | None = None
 
     async def status(self, request: reply.Request) -> reply.Response:
         """Answer GET admin/status: what the cascade says of itself."""
         reply.called(request, "admin/status")
         _require_local(request)
-        return reply.success(request, self._given.cascade.status())
+        return reply.success(request, self._given.status())
 
     async def rebuild(self, request: reply.Request) -> response.Stream:
         """Answer POST admin/rebuild: read all Markdown again, make every index anew; accepts what the disk shows."""
         await self._body(request, "rebuild", schema.REBUILD)
 
-        async def work(progress: Progress) -> object:
-            return await self._given.cascade.rebuild(progress)
+        async def work(progress: Progress) -> Rebuilt:
+            await self._given.cascade.rebuild(progress)
+            now = self._given.cascade.status()
+            return Rebuilt(files=now.files_indexed, entries=now.entries)
 
         return self._stream("rebuild", work)
 
@@ -73,7 +106,7 @@ class Admin:
         """Answer POST admin/verify: compare every index with what the Markdown says."""
         await self._body(request, "verify", schema.VERIFY)
 
-        async def work(progress: Progress) -> object:
+        async def work(progress: Progress) -> msgspec.Struct:
             return await self._given.cascade.verify(progress)
 
         return self._stream("verify", work)
@@ -81,10 +114,11 @@ class Admin:
     async def adopt(self, request: reply.Request) -> response.Stream:
         """Answer POST admin/adopt: give hand-written entries their markers."""
         asked = await self._body(request, "adopt", schema.ADOPT)
+        path = None if asked.path is None else _memory_file(asked.path)
 
-        async def work(progress: Progress) -> object:
+        async def work(progress: Progress) -> Adopted:
             del progress
-            return await self._given.cascade.adopt(asked.path)
+            return Adopted(entries=await self._given.cascade.adopt(path))
 
         return self._stream("adopt", work)
 
@@ -92,15 +126,14 @@ class Admin:
         """Answer POST admin/reconcile: compare with the disk now and wait until all of it is searchable."""
         asked = await self._body(request, "reconcile", schema.RECONCILE)
 
-        async def work(progress: Progress) -> object:
+        async def work(progress: Progress) -> Reconciled:
             cascade = self._given.cascade
-            if asked.accept_deletions:
-                cascade.accept_deletions()
+            progress("files", 0, 0)
+            with cascade.accepting_deletions() if asked.accept_deletions else contextlib.nullcontext():
+                await cascade.reconcile(asked.reason)
+                is_settled = await self._is_settled(asked.timeout_s)
             now = cascade.status()
-            progress(now.done, now.total, "comparing with the disk")
-            await cascade.reconcile(asked.reason)
-            await cascade.settled(asked.timeout_s)
-            return cascade.status()
+            return Reconciled(is_settled=is_settled, files=now.files_indexed, entries=now.entries, pending=now.pending)
 
         return self._stream("reconcile", work)
 
@@ -110,6 +143,14 @@ class Admin:
             _, task = self._running
             task.cancel()
             await asyncio.wait({task})
+
+    async def _is_settled(self, timeout_s: float) -> bool:
+        """Wait until everything noticed is searchable; tell whether it is."""
+        try:
+            await self._given.cascade.settled(timeout_s)
+        except TimeoutError:
+            return False
+        return True
 
     async def _body(
         self, request: reply.Request, route: str, decoder: msgspec.json.Decoder[schema.DecodedT]
@@ -138,20 +179,20 @@ class _Steps:
     """The newest progress of some work, and a bell."""
 
     def __init__(self) -> None:
-        self.newest = Step(done=0, total=0)
+        self.newest: Step | None = None
         self.bell = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
-    def __call__(self, done: int, total: int, what: str = "") -> None:
+    def __call__(self, stage: str, done: int, total: int) -> None:
         """Take a step; from any thread."""
-        self._loop.call_soon_threadsafe(self._set, Step(done=done, total=total, what=what))
+        self._loop.call_soon_threadsafe(self._set, Step(stage=stage, done=done, total=total))
 
     def _set(self, step: Step) -> None:
         self.newest = step
         self.bell.set()
 
 
-async def _run(name: str, work: Work, steps: _Steps) -> object:
+async def _run(name: str, work: Work, steps: _Steps) -> Last:
     """Do the work; what fails is logged here, because who asked may have left."""
     try:
         return Result(result=await work(steps))
@@ -164,7 +205,7 @@ async def _run(name: str, work: Work, steps: _Steps) -> object:
         steps.bell.set()
 
 
-async def _lines(task: asyncio.Task[object], steps: _Steps) -> AsyncIterator[bytes]:
+async def _lines(task: asyncio.Task[Last], steps: _Steps) -> AsyncIterator[bytes]:
     """Yield progress lines, the newest only, then the last line."""
     shown: Step | None = None
     while not task.done():
@@ -174,16 +215,31 @@ async def _lines(task: asyncio.Task[object], steps: _Steps) -> AsyncIterator[byt
         except TimeoutError:
             shown = None
         steps.bell.clear()
-        if not task.done() and steps.newest != shown:
+        if not task.done() and steps.newest is not None and steps.newest != shown:
             shown = steps.newest
             yield schema.ENCODER.encode(shown) + b"\n"
             await asyncio.wait({task}, timeout=PROGRESS_S)
     try:
-        last = await task
+        last = await asyncio.shield(task)
     except asyncio.CancelledError:
+        if not task.cancelled():
+            raise
         body = schema.FailureBody(code="CONFLICT", message="the daemon is stopping", hint="ask again when it is back")
         last = Failure(error=body)
     yield schema.ENCODER.encode(last) + b"\n"
+
+
+def _memory_file(path: str) -> types.RelPath:
+    """Return a path as the log names it.
+
+    Raises:
+        errors.RequestError: No memory is read there.
+    """
+    relative = types.RelPath(path)
+    if layout.place(relative) is None:
+        message = "names no memory file below the root"
+        raise errors.RequestError(message, field="path")
+    return relative
 
 
 def _require_local(request: reply.Request) -> None:

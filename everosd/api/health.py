@@ -47,8 +47,10 @@ def _of_projection(name: str, projection: cascade_status.ProjectionStatus) -> It
         yield f"the {name} index is {projection.behind} changes behind, without progress for {projection.age_s:.0f} s"
 
 
-def health(status: cascade_status.Status, *, version: str, uptime_s: float) -> schema.HealthResponse:
-    """Return the answer of GET /health."""
+def health(
+    status: cascade_status.Status, *, version: str, uptime_s: float, notices: tuple[str, ...] = ()
+) -> schema.HealthResponse:
+    """Return the answer of GET /health; `notices` are said beside what the cascade says."""
     why = tuple(reasons(status))
     return schema.HealthResponse(
         status="ok",
@@ -57,7 +59,7 @@ def health(status: cascade_status.Status, *, version: str, uptime_s: float) -> s
         disabled_features=("vector", "llm", "rerank"),
         cascade=_cascade(status, why),
         ready=status.phase == "ready",
-        degraded=why or msgspec.UNSET,
+        degraded=(*why, *notices) or msgspec.UNSET,
         watch=schema.WatchHealthBlock(mode=status.watch_mode, healthy=status.watch_healthy, reason=status.watch_reason),
         problems=tuple(
             schema.ProblemItem(path=problem.path, reason=problem.reason, line=problem.line, kind=problem.kind)

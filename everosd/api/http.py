@@ -94,13 +94,13 @@ def _own_routes(given: Services, counted: metrics.Metrics) -> list[Any]:
     @handlers.get("/health")
     async def answer_health(request: reply.Request) -> reply.Response:
         reply.called(request, "health")
-        now = health.health(given.cascade.status(), version=given.version, uptime_s=given.uptime_s())
+        now = health.health(given.status(), version=given.version, uptime_s=given.uptime_s(), notices=given.notices())
         return reply.raw(schema.ENCODER.encode(now))
 
     @handlers.get("/metrics")
     async def answer_metrics(request: reply.Request) -> reply.Response:
         reply.called(request, "metrics")
-        text = await asyncio.to_thread(counted.render, given.cascade.status(), given.uptime_s())
+        text = await asyncio.to_thread(counted.render, given.status(), given.uptime_s())
         return reply.raw(text, media_type=metrics.CONTENT_TYPE)
 
     @handlers.get("/openapi.json")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import msgspec
 
@@ -17,6 +18,9 @@ from everosd.store import row as store_row
 
 _PROFILE_SCOPE = frozenset({"id", "type", "file_type", "schema_version", "user_id", "track"})
 """Frontmatter of a profile that says what the file is, not what is known of the person."""
+
+_MAX_DIGITS = 19
+"""Longer numbers are no moments."""
 
 ItemT = TypeVar("ItemT", bound=msgspec.Struct)
 
@@ -104,7 +108,8 @@ class Maker(msgspec.Struct, frozen=True, kw_only=True):
         return schema.SearchAtomicFactItem(id=public(hit.row), content=text_of(parsed(hit.row)), score=hit.score)
 
     def _profile(self, row: store_row.EntryRow) -> dict[str, object]:
-        data = {key: value for key, value in view.document(parsed(row)).items() if key not in _PROFILE_SCOPE}
+        fields = parsed(row).fields
+        data = {key: value_of(key, text) for key, text in fields.items() if key not in _PROFILE_SCOPE}
         return {"user_id": row.owner.id, "profile_data": data}
 
     def _agent_case(self, row: store_row.EntryRow) -> dict[str, object]:
@@ -133,7 +138,7 @@ def _named(seen: object, names: Sequence[str]) -> dict[str, object]:
 
 def parsed(row: store_row.EntryRow) -> log_entry.Entry:
     """Take the stored text of a row apart again."""
-    return parse.parse_entry(row.kind, row.entry_id, row.raw, form=row.form)
+    return parse.parse_entry(row.kind, row.entry_id, row.raw, form=cast("log_entry.Form", row.form))
 
 
 def public(row: store_row.EntryRow) -> str:
@@ -144,6 +149,16 @@ def public(row: store_row.EntryRow) -> str:
 def successor(row: store_row.EntryRow) -> str | None:
     """Return the public id of what replaces an entry, None while nothing does."""
     return types.public_id(row.owner.id, row.deprecated_by) if row.deprecated_by else None
+
+
+def value_of(key: str, text: str) -> object:
+    """Return a frontmatter value as JSON has it: lists and maps as they are, `…_ms` as a number, the rest as text."""
+    if text[:1] in {"[", "{"}:
+        with contextlib.suppress(msgspec.DecodeError):
+            return msgspec.json.decode(text)
+    return (
+        int(text) if key.endswith("_ms") and text.isascii() and text.isdecimal() and len(text) < _MAX_DIGITS else text
+    )
 
 
 def text_of(entry: log_entry.Entry) -> str:

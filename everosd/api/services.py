@@ -6,11 +6,15 @@ import dataclasses
 import datetime as dt
 from collections.abc import Callable
 
+import msgspec
+
 from everosd import clock as clocks
 from everosd import config as settings
 from everosd.cascade import apply
+from everosd.cascade import status as cascade_status
 from everosd.search import query
 from everosd.store import read
+from everosd.watch import fs
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,6 +31,20 @@ class Services:
     """When the daemon started, aware UTC."""
     stop: Callable[[], None] | None = None
     """Asks the daemon to drain and stop; None where it cannot be asked (a command working on the files alone)."""
+
+    watcher: fs.Watcher | None = None
+    """What notices changes; None where nothing watches (a command working on the files alone)."""
+    notices: Callable[[], tuple[str, ...]] = tuple
+    """What else /health should say, e.g. of settings that were refused."""
+
+    def status(self) -> cascade_status.Status:
+        """Return what the cascade says of itself, with how changes are noticed; cheap."""
+        now = self.cascade.status()
+        if self.watcher is None:
+            return now
+        return msgspec.structs.replace(
+            now, watch_mode=self.watcher.mode, watch_healthy=self.watcher.healthy, watch_reason=self.watcher.reason
+        )
 
     def now_us(self) -> int:
         """Return the current moment, microseconds since 1970."""
