@@ -228,6 +228,11 @@ def place(path: types.RelPath) -> Place | None:
     return _daily(owner, kind, below, is_shortened=is_shortened)
 
 
+def segment_of(path: types.RelPath) -> str:
+    """Return the owner's segment of a path that `place` accepts."""
+    return PurePosixPath(path).parts[_N_OWNER_PARTS - 1]
+
+
 def _owner(parts: tuple[str, ...]) -> types.Owner | None:
     app, project, folder, segment = parts
     owner_type = _OWNER_FOLDERS.get(folder)

@@ -1,0 +1,625 @@
+"""The file grammar: bytes of a file → entries, with where each stands and what is wrong.
+
+Nothing that a file can hold makes `parse` raise. What cannot be read is named with its line, and everything else in
+the file is still read. Structure is found by scanning for the few lines that can be structure, so that a file of
+20,000 entries costs one pass and no single call holds the interpreter for long.
+"""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+import json
+import re
+import zoneinfo
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from everosd import types
+from everosd.log import entry as entries
+from everosd.log import escape, frontmatter, layout
+from everosd.log import kind as kinds
+
+_MAX_ID_CHARS = 200
+_STRUCTURE = re.compile(
+    r"\n {0,3}(?:"
+    r"<!--[ \t]*(?P<close>/?)[ \t]*entry[ \t]*:[ \t]*(?P<id>[^\s<>]{1,200})[ \t]*-->[ \t]*(?=\r?\n|\r?\Z)"
+    r"|(?P<fence>`{3,}|~{3,})(?P<info>[^\n]*)"
+    r"|(?P<level>#{1,2})[ \t]+(?P<heading>[^\n]*)"
+    r")",
+    re.IGNORECASE,
+)
+_STRUCTURE_FIRST = re.compile(_STRUCTURE.pattern.removeprefix("\\n"), re.IGNORECASE)
+_SECTION = re.compile(r"(?:\A|(?<=\n)) {0,3}###[ \t]+(\S[^\n]*)(?:\n|\Z)")
+_FIELD = re.compile(r"\*\*([a-z][a-z0-9_]{0,63})\*\*:[ \t]*([^\n]*)(?:\n|\Z)")
+_BLANKS = re.compile(r"(?:[ \t]*\n)*")
+_HEADING = re.compile(r" {0,3}(#{1,2})[ \t]+([^\n]*)(?:\n|\Z)")
+_UNREADABLE = re.compile(r"[\ud800-\udfff]")
+_DATE = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])")
+_BLANK = re.compile(r"[ \t\r\n]*")
+_RULES = re.compile(r"[-*_=\s]*")
+_MAX_FENCES_TRIED = 64
+"""Keeps a file of nothing but fences from costing the square of its size."""
+_SINGLE_HEADING = re.compile(r"(?:\A|(?<=\n)) {0,3}##[ \t]+(\S[^\n]*)(?:\n|\Z)")
+
+FILE_KEYS = frozenset(
+    ("id", "type", "file_type", "schema_version", "user_id", "agent_id", "track", "date", "entry_count", "last_appended_at", "deprecated_entries"),
+)
+"""Frontmatter keys that speak of the file; in the single-entry form the others are the entry's fields."""
+_FIELD_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_SINGLE_SIGNS = ("timestamp", "parent_type", "parent_id", "owner_id")
+
+
+class Warning(msgspec.Struct, frozen=True, kw_only=True):  # noqa: A001 - the word that people see in status
+    """Something in a file that is not as it should be; the rest of the file is read."""
+
+    line: int
+    """1-based line of the file."""
+    reason: str
+
+
+class Span(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an entry stands in the text of its file."""
+
+    start: int
+    """First character, of the opening marker where there is one."""
+    end: int
+    """Behind the last character: of the closing marker's line with its newline, or of the entry's own text."""
+    has_open: bool = True
+    has_close: bool = True
+
+
+class Parsed(msgspec.Struct, frozen=True, kw_only=True):
+    """A file, read."""
+
+    path: types.RelPath
+    place: layout.Place
+    """As passed in, with the owner's full id and the date completed from the frontmatter."""
+    text: str = ""
+    """Decoded, without BOM, newlines as found; bytes that are no UTF-8 as lone surrogates."""
+    newline: Literal["\n", "\r\n"] = "\n"
+    """The file's first one: what the daemon adds is written with it."""
+    has_bom: bool = False
+    digest: bytes = b""
+    """16 bytes of BLAKE2b over the file's bytes."""
+    frontmatter: frontmatter.Frontmatter = frontmatter.Frontmatter()
+    entries: tuple[entries.Entry, ...] = ()
+    spans: tuple[Span, ...] = ()
+    """Parallel to `entries`, in file order."""
+    deprecated: dict[str, str] = {}
+    """`deprecated_entries`: entry id → successor. Never mutated."""
+    stamp: str = ""
+    """`last_appended_at` as written; empty where there is none."""
+    entry_count: int = 0
+    """As the frontmatter says: no smaller than the highest number ever given in this file."""
+    ids: frozenset[str] = frozenset()
+    """Every id that stands in a marker, those of quarantined entries and of text in fences included."""
+    quarantined: tuple[str, ...] = ()
+    """Ids of entries that are in the file and cannot be read; each has a warning."""
+    warnings: tuple[Warning, ...] = ()
+    error: Warning | None = None
+    """Frontmatter or bytes do not parse: the file must not be rewritten. What can be read is in `entries`."""
+
+
+def parse(path: types.RelPath, data: bytes, place: layout.Place, *, timezone: zoneinfo.ZoneInfo) -> Parsed:
+    """Read a file of the log. Never raises, whatever the bytes are.
+
+    Args:
+        path: where it stands, for `Parsed.path`.
+        data: all of it.
+        place: what `layout.place` says of the path.
+        timezone: kept for kinds whose dates depend on it.
+    """
+    del timezone
+    return _Reader(path, data, place).read()
+
+
+def digest(kind: str, entry_id: str, raw: str) -> bytes:
+    """Return what entries are compared by."""
+    return hashlib.blake2b(f"{kind}\0{entry_id}\0{raw}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def derived_id(place: layout.Place, heading: str, nth: int) -> str:
+    """Return the id of hand-written text, from owner, file, date, heading and how often it had that heading before."""
+    date = place.date or layout.UNKNOWN_DATE
+    # Files without the usual name share a date: without the name their first paragraphs would share an id.
+    where = "\0".join((place.owner.type, place.owner.id, date, place.memory_type, place.memory_path, place.name, heading, str(nth)))
+    prefix = kinds.BY_NAME[place.kind].prefix
+    return f"{prefix}_{date.replace('-', '')}_h{hashlib.blake2b(where.encode('utf-8', 'surrogatepass'), digest_size=4).hexdigest()}"
+
+
+def parse_entry(kind: str, entry_id: str, raw: str, *, form: entries.Form = "marked", line: int = 0, nth: int = 0) -> entries.Entry:
+    """Take the text of one entry apart; `raw` is what `Entry.raw` holds. Never raises."""
+    if form == "whole":
+        return _whole(kind, entry_id, raw, line)
+    row = kinds.BY_NAME[kind]
+    at, heading = 0, ""
+    head = _HEADING.match(raw)
+    if head is not None:
+        heading = head[2].strip(" \t")
+        heading = "" if heading == entry_id else heading
+        at = head.end()
+    fields, at = _fields(raw, at)
+    if kind == "message" and fields.get("type") == "segment":
+        kind, row = "segment", kinds.BY_NAME["segment"]
+    preamble, sections = _sections(raw, at, row)
+    return entries.Entry(
+        kind=kind,
+        id=entry_id,
+        fields=fields,
+        preamble=preamble,
+        heading=heading,
+        sections=sections,
+        form=form,
+        raw=raw,
+        line=line,
+        digest=digest(kind, entry_id, raw),
+        nth=nth,
+    )
+
+
+def _fields(raw: str, at: int) -> tuple[dict[str, str], int]:
+    """Read the inline fields from `at`; blank lines between them are allowed."""
+    fields: dict[str, str] = {}
+    while True:
+        begin = _BLANKS.match(raw, at).end()  # type: ignore[union-attr]  # matches the empty text
+        found = _FIELD.match(raw, begin)
+        if found is None or found[1] in fields:
+            return fields, at
+        fields[found[1]] = escape.read_value(found[2])
+        at = found.end()
+
+
+def _sections(raw: str, at: int, row: kinds.Kind) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """Split what follows the fields at its `###` headings; the kind's last section takes everything to the end."""
+    last = row.sections[-1].casefold() if row.sections else ""
+    found = _SECTION.search(raw, at)
+    preamble = raw[at:] if found is None else raw[at : found.start()]
+    sections: list[tuple[str, str]] = []
+    while found is not None:
+        title = found[1].rstrip(" \t")
+        if title.casefold() == last:
+            sections.append((title, escape.read_last(raw[found.end() :])))
+            break
+        following = _SECTION.search(raw, found.end())
+        end = len(raw) if following is None else following.start()
+        sections.append((title, escape.read_section(raw[found.end() : end])))
+        found = following
+    return escape.read_preamble(preamble), tuple(sections)
+
+
+def _whole(kind: str, entry_id: str, raw: str, line: int) -> entries.Entry:
+    """Read a file that is one entry: its frontmatter as fields (lists and maps as JSON), its body as text."""
+    head = frontmatter.read(raw)
+    fields = {key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for key, value in head.values.items()}
+    return entries.Entry(
+        kind=kind,
+        id=entry_id,
+        fields=fields,
+        preamble=escape.strip_blank_lines(raw[head.end :]),
+        form="whole",
+        raw=raw,
+        line=line,
+        digest=digest(kind, entry_id, raw),
+    )
+
+
+class _Token(NamedTuple):
+    """A line that may be structure."""
+
+    start: int
+    """First character of the line."""
+    end: int
+    """Behind the line, its newline left out."""
+    what: Literal["open", "close", "fence", "heading"]
+    text: str
+    """Id of a marker; the fence's run; the heading's text."""
+    rest: str = ""
+    """Info string of a fence; the `#`s of a heading."""
+
+
+class _Reader:
+    """One file being read: collects entries, spans and warnings in file order."""
+
+    def __init__(self, path: types.RelPath, data: bytes, place: layout.Place) -> None:
+        self.path, self.data, self.place = path, data, place
+        self.kind = kinds.BY_NAME[place.kind]
+        self.text = ""
+        self.newline: Literal["\n", "\r\n"] = "\n"
+        self.has_bom = False
+        self.is_clean = True
+        self.entries: list[entries.Entry] = []
+        self.spans: list[Span] = []
+        self.quarantined: list[str] = []
+        self.warnings: list[Warning] = []
+        self.error: Warning | None = None
+        self.n_seen: dict[str, int] = {}
+        self.headings: dict[str, int] = {}
+        self.line_at, self.line_no = 0, 1
+        self.tokens: list[_Token] = []
+        self.opens: list[int] = []
+        self.fences: list[int] = []
+        self.closers: dict[str, list[int]] = {}
+        self.closes: dict[str, list[int]] = {}
+        self.ids: set[str] = set()
+
+    def read(self) -> Parsed:
+        head = frontmatter.Frontmatter()
+        if self._decode():
+            head = frontmatter.read(self.text)
+            self._judge(head)
+            if self.kind.is_whole_file:
+                self._whole_file(head)
+            else:
+                self._tokenise(head.end)
+                if not self._single(head):
+                    self._body(head)
+        deprecated = head.values.get("deprecated_entries")
+        return Parsed(
+            path=self.path,
+            place=self.place,
+            text=self.text,
+            newline=self.newline,
+            has_bom=self.has_bom,
+            digest=hashlib.blake2b(self.data, digest_size=16).digest(),
+            frontmatter=head,
+            entries=tuple(self.entries),
+            spans=tuple(self.spans),
+            deprecated={k: v.strip() for k, v in deprecated.items() if isinstance(v, str) and v.strip() not in ("", "null", "~")} if isinstance(deprecated, dict) else {},
+            stamp=head.text("last_appended_at"),
+            entry_count=frontmatter.number(head.values.get("entry_count")),
+            ids=frozenset(self.ids),
+            quarantined=tuple(self.quarantined),
+            warnings=tuple(sorted(self.warnings, key=lambda warning: warning.line)),
+            error=self.error,
+        )
+
+    def _decode(self) -> bool:
+        """Fill `text`; False where the bytes are no text at all."""
+        data = self.data
+        if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+            self.error = Warning(line=1, reason="the file is UTF-16: save it as UTF-8")
+            return False
+        self.has_bom = data.startswith(b"\xef\xbb\xbf")
+        start = 3 if self.has_bom else 0
+        try:
+            self.text = data[start:].decode()
+        except UnicodeDecodeError:
+            self.text = data[start:].decode(errors="surrogateescape")
+            self.is_clean = False
+        if "\0" in self.text:
+            if self.text.count("\0", 0, 4096) * 3 > min(len(self.text), 4096):
+                self.error = Warning(line=1, reason="the file looks like UTF-16 or binary data: save it as UTF-8")
+                return False
+            self.is_clean = False
+        first = self.text.find("\n")
+        self.newline = "\r\n" if first > 0 and self.text[first - 1] == "\r" else "\n"
+        return True
+
+    def _judge(self, head: frontmatter.Frontmatter) -> None:
+        """Report what the frontmatter has wrong, and complete the place from it."""
+        if head.error:
+            self.error = Warning(line=head.error_line, reason=head.error)
+        elif not self.is_clean and _UNREADABLE.search(self.text, head.start, head.end):
+            self.error = Warning(line=1, reason="the frontmatter holds bytes that are no UTF-8")
+        self._complete_owner(head)
+        if self.kind.is_whole_file:
+            return
+        written = head.text("date").strip()[:10]
+        if _DATE.fullmatch(written):
+            if self.place.date not in (None, written):
+                self._warn(0, f"the frontmatter says {written}, the file name {self.place.date}: the frontmatter holds")
+            self.place = msgspec.structs.replace(self.place, date=written)
+        elif self.place.date is None:
+            self._warn(0, f"neither the frontmatter nor the file name has a date: {layout.UNKNOWN_DATE} is taken")
+            self.place = msgspec.structs.replace(self.place, date=layout.UNKNOWN_DATE)
+        value = head.values.get("deprecated_entries", "")
+        if not isinstance(value, dict) and value not in ("", "null", "~"):
+            self._warn(head.keys["deprecated_entries"].start, "deprecated_entries is not a list of `old id: new id` lines")
+
+    def _complete_owner(self, head: frontmatter.Frontmatter) -> None:
+        owner = self.place.owner
+        key = f"{owner.type}_id"
+        written = types.nfc(head.text(key))
+        if not written:
+            return
+        if self.place.is_shortened:
+            segment = layout.segment_of(self.path)
+            if segment in (layout.encode(written), layout.encode(written, fold_case=True)):
+                self.place = msgspec.structs.replace(self.place, owner=msgspec.structs.replace(owner, id=written))
+                return
+        if written != owner.id:
+            self._warn(head.keys[key].start, f"{key} is {written!r}, but the file lies in the folder of {owner.id!r}: the folder holds")
+
+    def _whole_file(self, head: frontmatter.Frontmatter) -> None:
+        name = f"skill_{self.place.name}" if self.kind.folder else f"profile_{self.place.owner.id}"
+        entry_id = head.text("id").strip() or name
+        self._add(self.text, entry_id, Span(start=0, end=len(self.text), has_open=False, has_close=False), "whole", self.kind.name)
+
+    def _warn(self, at: int, reason: str) -> None:
+        self.warnings.append(Warning(line=self._line(at), reason=reason))
+
+    def _line(self, at: int) -> int:
+        """Return the 1-based line of an offset; cheap when asked in file order."""
+        if at < self.line_at:
+            self.line_at, self.line_no = 0, 1
+        self.line_no += self.text.count("\n", self.line_at, at)
+        self.line_at = at
+        return self.line_no
+
+    def _add(self, inner: str, entry_id: str, span: Span, form: entries.Form, kind: str) -> None:
+        """Take up one entry with the text `inner`, or quarantine it."""
+        raw = inner.replace("\r\n", "\n") if "\r" in inner else inner
+        if form != "whole":
+            raw = escape.strip_blank_lines(raw)
+        line = self._line(span.start)
+        if not self.is_clean:
+            bad = _UNREADABLE.search(self.text, span.start, span.end)
+            if bad is not None:
+                self._warn(bad.start(), f"{entry_id} holds bytes that are no UTF-8: it is left out until they are mended")
+                self.quarantined.append(entry_id)
+                return
+            if "\0" in raw:
+                self._warn(self.text.index("\0", span.start), f"{entry_id} holds NUL characters: they are left out")
+                raw = raw.replace("\0", "")
+        nth = self.n_seen.get(entry_id, 0)
+        self.n_seen[entry_id] = nth + 1
+        if nth:
+            self._warn(span.start, f"{entry_id} is in this file more than once: the first one holds")
+        self.entries.append(parse_entry(kind, entry_id, raw, form=form, line=line, nth=nth))
+        self.spans.append(span)
+
+    def _tokenise(self, start: int) -> None:
+        """Collect the lines from `start` on that may be structure."""
+        text = self.text
+        if start == 0:
+            first = _STRUCTURE_FIRST.match(text)
+            if first is not None:
+                self._token(first, 0)
+        for match in _STRUCTURE.finditer(text, max(0, start - 1)):
+            self._token(match, match.start() + 1)
+        tokens = self.tokens
+        self.opens = [at for at, token in enumerate(tokens) if token.what == "open"]
+        self.fences = [at for at, token in enumerate(tokens) if token.what == "fence"]
+        self.closers = {char: [at for at in self.fences if tokens[at].text[0] == char and not tokens[at].rest] for char in "`~"}
+        self.closes = {}
+        for at, token in enumerate(tokens):
+            if token.what == "close":
+                self.closes.setdefault(token.text, []).append(at)
+        self.ids.update(tokens[at].text for at in self.opens)
+
+    def _token(self, match: re.Match[str], start: int) -> None:
+        after = self.text.find("\n", match.end())
+        end = len(self.text) if after < 0 else after + 1
+        if match["id"] is not None:
+            self.tokens.append(_Token(start, end, "close" if match["close"] else "open", match["id"]))
+        elif match["fence"] is not None:
+            info = match["info"].strip(" \t\r")
+            if not (match["fence"][0] == "`" and "`" in info):  # inline code, not a fence
+                self.tokens.append(_Token(start, end, "fence", match["fence"], info))
+        else:
+            self.tokens.append(_Token(start, end, "heading", match["heading"].strip(" \t\r"), match["level"]))
+
+    def _fence_end(self, at: int) -> int | None:
+        """Return the token that closes the fence at `at`."""
+        run = self.tokens[at].text
+        closers = self.closers[run[0]]
+        first = bisect.bisect_right(closers, at)
+        for closer in closers[first : first + _MAX_FENCES_TRIED]:
+            if len(self.tokens[closer].text) >= len(run):
+                return closer
+        return None
+
+    def _next(self, ordered: list[int], at: int) -> int | None:
+        found = bisect.bisect_right(ordered, at)
+        return ordered[found] if found < len(ordered) else None
+
+    def _body(self, head: frontmatter.Frontmatter) -> None:
+        """Walk the tokens: text outside markers, an entry, text outside markers, …"""
+        at, gap_start = 0, head.end
+        # What follows a frontmatter that is never closed is YAML, not somebody's paragraph.
+        is_text = not (head.error and head.inner_end == head.inner_start)
+        while True:
+            upto, hidden = self._gap_end(at)
+            gap_end = self.tokens[upto].start if upto < len(self.tokens) else len(self.text)
+            if gap_end > gap_start:
+                self._gap(gap_start, gap_end, [token for n, token in enumerate(self.tokens[at:upto], at) if n not in hidden], is_text=is_text)
+            if upto == len(self.tokens):
+                return
+            at, gap_start = self._entry(upto)
+            is_text = True
+
+    def _gap_end(self, at: int) -> tuple[int, set[int]]:
+        """Return the next opening marker from token `at` on, and the tokens before it that fences hide."""
+        hidden: set[int] = set()
+        while at < len(self.tokens) and self.tokens[at].what != "open":
+            closer = self._fence_end(at) if self.tokens[at].what == "fence" else None
+            if closer is not None and self._hides(at, closer):
+                hidden.update(range(at, closer + 1))
+                at = closer
+            at += 1
+        return at, hidden
+
+    def _hides(self, at: int, closer: int) -> bool:
+        """Whether a fence outside entries really ends at `closer`: not if an entry opens in it and closes behind it."""
+        first = bisect.bisect_right(self.opens, at)
+        last = bisect.bisect_left(self.opens, closer)
+        for opened in self.opens[first:last]:
+            close = self._next(self.closes.get(self.tokens[opened].text, []), opened)
+            if close is not None and close > closer:
+                return False
+        return True
+
+    def _entry(self, at: int) -> tuple[int, int]:
+        """Take up the entry that opens at token `at`; return the next token and where the text goes on."""
+        token = self.tokens[at]
+        end = self._entry_end(at)
+        stop = self.tokens[end] if end < len(self.tokens) else None
+        is_closed = stop is not None and stop.what == "close"
+        inner_end = len(self.text) if stop is None else stop.start
+        span_end = stop.end if stop is not None and is_closed else inner_end
+        if not is_closed:
+            self._warn(token.start, f"{token.text} has no closing marker: it ends where the next entry starts, or with the file")
+        elif stop is not None and stop.text != token.text:
+            self._warn(stop.start, f"the closing marker of {token.text} says {stop.text}")
+        known = types.ENTRY_ID.fullmatch(token.text)
+        if known is None or known["prefix"] != self.kind.prefix:
+            self._warn(token.start, f"{token.text} is not an id of this kind ({self.kind.prefix}_<date>_<number>)")
+        self._add(self.text[token.end : inner_end], token.text, Span(start=token.start, end=span_end, has_close=is_closed), "marked", self.kind.name)
+        return (end + 1 if is_closed else end), span_end
+
+    def _entry_end(self, at: int) -> int:
+        """Return the token that ends the entry opened at `at`: its closing marker, an opening one, or none (the end)."""
+        tokens, own = self.tokens, self.closes.get(self.tokens[at].text, [])
+        close, following = self._next(own, at), self._next(self.opens, at)
+        fence = self._next(self.fences, at)
+        stop = len(tokens) if following is None else following
+        first = stop if close is None else min(stop, close)
+        if fence is None or fence > first:
+            return first if close is not None and first == close else self._foreign_close(at, first)
+        limit = self._limit(at, own, stop)
+        n = at + 1
+        while n < limit:
+            token = tokens[n]
+            if token.what == "fence":
+                closer = self._fence_end(n)
+                if closer is not None and closer < limit:
+                    n = closer
+            elif token.what == "close" and token.text == tokens[at].text:
+                return n
+            elif token.what == "open":
+                return self._foreign_close(at, n)
+            n += 1
+        return limit if limit < len(tokens) and tokens[limit].what == "close" else self._foreign_close(at, limit)
+
+    def _limit(self, at: int, own: list[int], stop: int) -> int:
+        """Return the token that no fence of the entry can hide: a fence left open must not swallow what follows."""
+        mine = own[bisect.bisect_right(own, at) :][:_MAX_FENCES_TRIED]
+        for close in mine:
+            begin = _BLANK.match(self.text, self.tokens[close].end).end()  # type: ignore[union-attr]  # matches the empty text
+            following = close + 1
+            if begin >= len(self.text) or (following < len(self.tokens) and self.tokens[following].what == "open" and self.tokens[following].start <= begin):
+                return close
+        return mine[-1] if mine else stop
+
+    def _foreign_close(self, at: int, end: int) -> int:
+        """Take a closing marker with another id for the missing one where nothing but blanks follows it."""
+        last = end - 1
+        if last > at and self.tokens[last].what == "close":
+            stop = self.tokens[end].start if end < len(self.tokens) else len(self.text)
+            if not self.text[self.tokens[last].end : stop].strip():
+                return last
+        return end
+
+    def _gap(self, start: int, end: int, tokens: list[_Token], *, is_text: bool) -> None:
+        """Take up what stands outside markers: entries under `## <id>`, headings, paragraphs."""
+        block, heading = start, None
+        for token in tokens:
+            if token.what == "fence":
+                continue
+            is_id = token.what == "heading" and self._is_own_id(token)
+            own = heading if heading is not None and self._is_own_id(heading) else None
+            if token.what == "heading" and own is not None and not is_id:
+                continue  # a heading inside the entry's content
+            is_own_close = token.what == "close" and own is not None and token.text == own.text
+            self._block(block, token.start, heading, closed_at=token.end if is_own_close else None, is_text=is_text)
+            if token.what == "close" and not is_own_close:
+                self._warn(token.start, f"the closing marker of {token.text} has no opening one before it")
+            block, heading = (token.start, token) if token.what == "heading" else (token.end, None)
+        self._block(block, end, heading, closed_at=None, is_text=is_text)
+
+    def _is_own_id(self, token: _Token) -> bool:
+        known = types.ENTRY_ID.fullmatch(token.text)
+        return known is not None and known["prefix"] == self.kind.prefix and token.rest == "##"
+
+    def _block(self, start: int, end: int, heading: _Token | None, *, closed_at: int | None, is_text: bool) -> None:
+        """Take up one block outside markers."""
+        inner = self.text[start:end]
+        body = inner if heading is None else self.text[heading.end : end]
+        if heading is not None and self._is_own_id(heading):
+            self._warn(start, f"{heading.text} has no opening marker")
+            self.ids.add(heading.text)
+            span = Span(start=start, end=self._text_end(start, end) if closed_at is None else closed_at, has_open=False, has_close=closed_at is not None)
+            self._add(inner, heading.text, span, "headed", self.kind.name)
+            return
+        if not inner.strip() or not is_text:
+            return
+        if not self.kind.takes_hand_text:
+            self._warn(start, "text outside the entries of this file is not read")
+            return
+        if (heading is None or heading.rest == "#") and _RULES.fullmatch(body):
+            return
+        title = "" if heading is None else heading.text
+        begin = start if heading is not None else self._text_start(start)
+        span = Span(start=begin, end=self._text_end(begin, end), has_open=False, has_close=False)
+        self._add(self.text[span.start : span.end], self._hand_id(title), span, "hand", self.kind.name)
+
+    def _hand_id(self, title: str) -> str:
+        """Return the id of the next block with this heading, leaving out those that adopted blocks have."""
+        nth = self.headings.get(title, 0)
+        while (entry_id := derived_id(self.place, title, nth)) in self.ids:
+            nth += 1
+        self.headings[title] = nth + 1
+        return entry_id
+
+    def _text_start(self, start: int) -> int:
+        """Return the start of the first line from `start` on that is not blank."""
+        begin = _BLANK.match(self.text, start).end()  # type: ignore[union-attr]  # matches the empty text
+        return max(start, self.text.rfind("\n", start, begin) + 1)
+
+    def _text_end(self, start: int, end: int) -> int:
+        """Return the end, newline included, of the last line before `end` that is not blank."""
+        last = start + len(self.text[start:end].rstrip(" \t\r\n"))
+        after = self.text.find("\n", last, end)
+        return end if after < 0 else after + 1
+
+    def _single(self, head: frontmatter.Frontmatter) -> bool:
+        """Take up a file whose frontmatter holds the fields of its one entry; False where it is none."""
+        if head.error or not self.kind.sections or not any(head.text(key) for key in _SINGLE_SIGNS):
+            return False
+        if "entry_count" in head.values or self.opens or any(self._is_own_id(token) for token in self.tokens):
+            return False
+        body = self.text[head.end :].replace("\r\n", "\n")
+        known = {title.casefold() for title in self.kind.sections}
+        first = _SINGLE_HEADING.search(body)
+        if first is None or first[1].strip().casefold() not in known:
+            return False
+        written = head.text("entry_id") or head.text("id")
+        entry_id = written if (match := types.ENTRY_ID.fullmatch(written)) and match["prefix"] == self.kind.prefix else self._hand_id("")
+        preamble, sections = _single_sections(body, known, self.kind.sections[-1].casefold())
+        raw = escape.raw_text(self.kind, entry_id, fields=single_fields(head), preamble=preamble, sections=sections)
+        self._add(raw, entry_id, Span(start=head.start, end=len(self.text), has_open=False, has_close=False), "single", self.kind.name)
+        return True
+
+
+def single_fields(head: frontmatter.Frontmatter) -> dict[str, str]:
+    """Return the frontmatter of a single-entry file as inline fields, but for what speaks of the file."""
+    fields: dict[str, str] = {}
+    for key, value in head.values.items():
+        if key not in FILE_KEYS and key != "entry_id" and _FIELD_NAME.fullmatch(key):
+            fields[key] = value if isinstance(value, str) else _inline(value)
+    return fields
+
+
+def _inline(value: object) -> str:
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return escape.write_list(value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _single_sections(body: str, known: set[str], last: str) -> tuple[str, list[tuple[str, str]]]:
+    """Split the body of a single-entry file at its known `##` headings."""
+    sections: list[tuple[str, str]] = []
+    preamble, title, begin = "", "", 0
+    for found in _SINGLE_HEADING.finditer(body):
+        if title.casefold() == last or found[1].strip().casefold() not in known:
+            continue
+        text = body[begin : found.start()]
+        if title:
+            sections.append((title, text))
+        else:
+            preamble = text
+        title, begin = found[1].strip(), found.end()
+    sections.append((title, body[begin:]))
+    return preamble, sections
