@@ -44,7 +44,7 @@ class RequestFailed(errors.EverosdError):
         """Take code and message from the error envelope."""
         error = show.section(body, "error")
         super().__init__(f"{error.get('message') or 'the request failed'} ({error.get('code') or 'no code'})")
-        self.code = str(error.get("code") or "")
+        self.hint = str(error.get("hint") or "")
 
 
 def main() -> NoReturn:
@@ -152,7 +152,7 @@ def status(*, root: Root = None, as_json: Json = False) -> None:
     where = config.root_path(root)
     holder = node.running(where)
     answer = _ask(root, "GET", f"{API}/admin/status")
-    data = dict(show.section(answer, "data") or answer)
+    data = dict(show.section(answer, "data"))
     if as_json:
         known = None if holder is None else msgspec.to_builtins(holder)
         _print_json({"root": str(where), "daemon": known, **data})
@@ -184,8 +184,8 @@ def verify(*, root: Root = None, as_json: Json = False) -> None:
     if as_json:
         _print_json(result)
     else:
-        print(f"verified in {show.span(took_s)}{_figures(result)}")
-    if not result.get("is_clean", True):
+        print("\n".join(show.verdict(result, took_s)))
+    if not result.get("is_clean"):
         raise typer.Exit(_exit_code(errors.DerivedIndexError("all", "differs from the Markdown")))
 
 
@@ -249,11 +249,11 @@ def _work(root: Path | None, route: str, title: str, body: object) -> tuple[dict
 
         def follow(line: dict[str, object]) -> None:
             if isinstance(line.get("done"), int):
-                shown.update(cast("int", line["done"]), cast("int", line.get("total") or 0))
+                what = str(line.get("what") or "")
+                shown.update(cast("int", line["done"]), cast("int", line.get("total") or 0), f"{title} {what}".rstrip())
 
         answer = _checked(_call(config.root_path(root), "POST", f"{API}/admin/{route}", body, follow))
-    result = answer.get("result") or answer.get("data") or answer
-    return cast("dict[str, object]", result), time.monotonic() - started_s
+    return dict(show.section(answer, "result")), time.monotonic() - started_s
 
 
 def _call(where: Path, method: str, path: str, body: object, on_line: client.LineSink | None) -> client.Answer:
@@ -271,11 +271,15 @@ def _checked(answer: client.Answer) -> dict[str, object]:
     """Return the body of a good answer.
 
     Raises:
-        RequestFailed: the answer is an error.
+        RequestError: the answer says that the request was wrong.
+        RequestFailed: the answer is another error.
     """
-    if answer.status != OK or "error" in answer.body:
-        raise RequestFailed(answer.body)
-    return answer.body
+    if answer.status == OK and "error" not in answer.body:
+        return answer.body
+    error = show.section(answer.body, "error")
+    if error.get("code") == "INVALID_INPUT":
+        raise errors.RequestError(str(error.get("message")))
+    raise RequestFailed(answer.body)
 
 
 def _below(root: Path, path: str) -> str:

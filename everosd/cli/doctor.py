@@ -231,7 +231,7 @@ def _memory(root: Path) -> Iterator[Finding]:
     if answer.status != client.OK:
         yield Finding(level="fail", about="memory", text=str(show.section(answer.body, "error").get("message")))
         return
-    data = dict(show.section(answer.body, "data") or answer.body)
+    data = dict(show.section(answer.body, "data"))
     yield Finding(
         level="ok", about="memory", text=f"{data.get('entries', 0):,} entries in {data.get('files_indexed', 0):,} files"
     )

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 PORT_TIMEOUT_S = 5.0
 """How long a holder of the lock may take to say on which port it listens."""
 PAUSE_S = 0.05
+SETTLE_TIMEOUT_S = 3600.0
+"""A first reading of a very large root; the bar shows that it moves."""
 EVERY_ADDRESS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # to be replaced, not bound
 """What to connect to where the daemon listens on every address."""
 
@@ -58,12 +60,14 @@ class Alone:
         return asyncio.run(self._call(method, path, body, on_line))
 
     async def _call(self, method: str, path: str, body: object, on_line: client.LineSink | None) -> client.Answer:
-        from everosd import daemon
+        from everosd import daemon, logs
 
+        logs.set_up(msgspec.structs.replace(self._settings.log, level="error"))  # the answer says what is wrong
         async with daemon.open_node(self._settings, clock.SystemClock()) as node:
             with progress.Progress("comparing with the disk") as shown:
                 async with _following(node, shown):
                     await node.cascade.reconcile("command line")
+                    await node.cascade.settled(timeout_s=SETTLE_TIMEOUT_S)
             return await Exchange(body, on_line).ask(daemon.application(node), method, path)
 
 

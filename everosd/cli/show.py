@@ -61,6 +61,20 @@ def problems(data: Body) -> Iterator[str]:
         yield f"  … and {n_problems - MAX_PROBLEMS:,} more (--json lists up to {len(found):,})"
 
 
+def verdict(report: Body, took_s: float) -> Iterator[str]:
+    """Yield what `everosd verify` found."""
+    is_clean = bool(report.get("is_clean"))
+    word = "clean" if is_clean else "NOT CLEAN"
+    yield f"{word}: {_n(report, 'entries')} entries of {_n(report, 'files')} files compared in {span(took_s)}"
+    for one in rows(report, "differences"):
+        where = " ".join(str(one[key]) for key in ("path", "entry_id") if one.get(key))
+        yield f"  {one.get('what')}: {where}  {one.get('detail') or ''}".rstrip()
+    unreadable = cast("list[object]", report.get("unreadable") or [])
+    yield from (f"  not compared, cannot be read: {path}" for path in unreadable)
+    if not is_clean:
+        yield "\nmake the indexes anew from the Markdown: everosd rebuild"
+
+
 def section(data: Body, name: str) -> Body:
     """Return an object inside an object, empty where there is none."""
     value = data.get(name)
