@@ -36,9 +36,8 @@ RETRY_KERNEL_S = 60.0
 """How often a watcher that had to fall back to polling tries whether the limit was raised."""
 
 REMOTE_TYPES = frozenset(
-    ("9p", "afs", "ceph", "cifs", "drvfs", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "prl_fs", "smb3", "smbfs")
-    + ("vboxsf", "virtiofs", "fuse.ceph", "fuse.glusterfs", "fuse.gvfsd-fuse", "fuse.rclone", "fuse.s3fs")
-    + ("fuse.sshfs", "fuse.vmhgfs-fuse")
+    "9p afs ceph cifs drvfs glusterfs lustre ncpfs nfs nfs4 prl_fs smb3 smbfs vboxsf virtiofs fuse.ceph "  # noqa: SIM905
+    "fuse.glusterfs fuse.gvfsd-fuse fuse.rclone fuse.s3fs fuse.sshfs fuse.vmhgfs-fuse".split()
 )
 """File systems on which another machine can change a file without this kernel hearing of it."""
 
@@ -152,18 +151,18 @@ class Watcher:
         if tree is not None:
             await asyncio.to_thread(tree.close)
         self.n_restarts += 1
-        await self._open()
-        if self._tree is not None or self.mode == "polling" or self.reason != was:
+        has_eyes = await self._open()
+        if has_eyes or self.reason != was:
             self._settler.mark_all(trouble)
 
-    async def _open(self) -> None:
-        """Set up whatever way of noticing can be had; `healthy` and `reason` tell which and why."""
+    async def _open(self) -> bool:
+        """Set up whatever way of noticing can be had; False when there is none. `mode` and `reason` tell the rest."""
         assert self._post is not None  # noqa: S101 - `start` set it
         self._tried_at = self._clock.monotonic_s()
         remote = await asyncio.to_thread(remote_type, self._root) if self._wanted == "auto" else ""
         if self._wanted == "polling" or remote:
             await self._start_polling(f"the root is on {remote}, which does not report changes" if remote else "")
-            return
+            return True
         tree = self._tree = kernel.Tree(self._root, self._post)
         try:
             await asyncio.to_thread(tree.open)
@@ -171,12 +170,13 @@ class Watcher:
             self._tree = None
             if error.errno in kernel.LIMITS:
                 await self._start_polling(await asyncio.to_thread(limit_reason, error))
-            else:
-                self.healthy, self.reason = False, f"the root cannot be watched: {(error.strerror or '').lower()}"
-            return
+                return True
+            self.healthy, self.reason = False, f"the root cannot be watched: {(error.strerror or '').lower()}"
+            return False
         self.mode = "inotify"
         self.healthy, self.reason, self.n_folders = True, "", tree.n_folders
         self._opened_at = self._clock.monotonic_s()
+        return True
 
     async def _return_to_kernel(self) -> None:
         """Try whether events can be had again; a rescan bridges the change."""

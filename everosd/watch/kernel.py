@@ -65,7 +65,7 @@ class Tree:
 
     def __init__(self, root: Path, listener: Listener) -> None:
         """Remember what to watch; nothing happens before `open`."""
-        self._root = os.path.realpath(root)
+        self._root = os.fspath(root)
         self._listener = listener
         self._lock = threading.RLock()
         self._folders: dict[inotify_c.WatchDescriptor, str] = {}
@@ -88,6 +88,7 @@ class Tree:
         Raises:
             OSError: the root cannot be watched, or a limit of inotify is reached (`errno` in `LIMITS`).
         """
+        self._root = os.path.realpath(self._root)
         self._identity = identity(self._root)
         reader = self._reader = inotify_c.InotifyFD()
         try:

@@ -85,10 +85,10 @@ def link_target(root: str, path: str) -> tuple[str, str]:
         target = os.path.realpath(path, strict=True)
     except OSError as error:
         return "", "leads nowhere" if error.errno in GONE else _words(error)
-    if target == root or not target.startswith(root.rstrip("/") + "/"):
-        return "", "leaves the root" if target != root else "leads back to the root"
-    inside = os.path.relpath(target, root)
-    if not all(map(is_walked, PurePosixPath(inside).parent.parts)):
+    inside = target.removeprefix(root.rstrip("/") + "/")
+    if inside == target:
+        return "", "leads back to the root" if target == root else "leaves the root"
+    if not _is_readable_place(root, target):
         return "", "leads to a folder that is not read"
     if os.path.realpath(os.path.dirname(path)).startswith(target + "/"):  # noqa: PTH120
         return "", "leads back to a folder above it"
@@ -236,8 +236,9 @@ def look(root: Path, path: RelPath) -> DiskFile | Absent | Unreadable:
     where = f"{top}/{path}"
     try:
         status = os.lstat(where)
-        if os.path.realpath(where) != where and not _is_inside(top, where):
-            return Unreadable(reason="leaves the root through a symbolic link")
+        real = os.path.realpath(where)
+        if real != where and not _is_readable_place(top, real):
+            return Unreadable(reason="leads out of the memory through a symbolic link")
         if stat.S_ISLNK(status.st_mode):
             status = os.stat(where)  # noqa: PTH116
     except OSError as error:
@@ -289,9 +290,10 @@ def _absent(root: str, path: RelPath) -> Absent | Unreadable:
     return Absent(parent_lists=False)
 
 
-def _is_inside(root: str, where: str) -> bool:
-    """Tell whether what `where` leads to is below the root."""
-    return os.path.realpath(where).startswith(root.rstrip("/") + "/")
+def _is_readable_place(root: str, real: str) -> bool:
+    """Tell whether a resolved path is below the root, and in folders that are read."""
+    inside = real.removeprefix(root.rstrip("/") + "/")
+    return inside != real and all(map(is_walked, PurePosixPath(inside).parent.parts))
 
 
 def _disk_file(path: RelPath, status: os.stat_result) -> DiskFile:
