@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import TYPE_CHECKING, Literal, NoReturn, cast
 
 import msgspec
 import structlog
@@ -32,7 +32,7 @@ from everosd import config, errors, lock, logs, notify
 if TYPE_CHECKING:
     from everosd.api import guard
     from everosd.cascade import apply, project
-    from everosd.index import contract
+    from everosd.index import contract, text
     from everosd.log import layout
     from everosd.search import query
     from everosd.store import db, read
@@ -90,7 +90,7 @@ class Node:
     """Aware UTC."""
     database: db.Database
     reader: read.Reader
-    text: project.Projection[contract.Index]
+    text: project.Projection[text.TextIndex]
     settler: settle.Settler
     watcher: fs.Watcher
     cascade: apply.Cascade
@@ -126,7 +126,7 @@ async def open_node(settings: config.Config, clock: clocks.Clock) -> AsyncIterat
 async def _parts(settings: config.Config, clock: clocks.Clock) -> AsyncIterator[Node]:
     """Open the parts in the order in which they need each other, and close them in the opposite one."""
     from everosd.cascade import apply, project
-    from everosd.index import text
+    from everosd.index import contract, text
     from everosd.log import layout, writer
     from everosd.search import query
     from everosd.store import journal, read
@@ -140,17 +140,15 @@ async def _parts(settings: config.Config, clock: clocks.Clock) -> AsyncIterator[
         stack.push_async_callback(database.close)
         reader = await read.Reader.open(database.path, _sqlite(settings))
         stack.push_async_callback(reader.close)
-        pen = writer.Writer(places, journal.Journal(database), clock, zone)
+        pen = writer.Writer(places, journal.Journal(database, clock), clock, zone)
         stack.push_async_callback(pen.close)
-        words: project.Projection[contract.Index] = project.Projection(
-            "text", root / INDEX_FOLDER / "text", text.open_or_set_aside, database, clock
-        )
+        words = project.Projection("text", root / INDEX_FOLDER / "text", text.open_or_set_aside, database, clock)
         settler = settle.Settler(clock, settings.watch.settle_ms / 1000)
         cascade = apply.Cascade(
             root=root,
             timezone=zone,
             database=database,
-            projections=[words],
+            projections=[cast("project.Projection[contract.Index]", words)],
             settler=settler,
             writer=pen,
             time=clock,
@@ -158,6 +156,8 @@ async def _parts(settings: config.Config, clock: clocks.Clock) -> AsyncIterator[
         )
         stack.push_async_callback(cascade.close)
         await words.open()
+        finder = query.Search(reader, words, clock)
+        stack.callback(finder.close)
         yield Node(
             config=settings,
             clock=clock,
@@ -174,7 +174,7 @@ async def _parts(settings: config.Config, clock: clocks.Clock) -> AsyncIterator[
                 poll_interval_s=settings.watch.poll_interval_s,
             ),
             cascade=cascade,
-            search=query.Search(reader, words, clock),
+            search=finder,
         )
 
 
@@ -204,7 +204,7 @@ async def _take_over(settings: config.Config, places: layout.Layout, clock: cloc
 
     with tempfile.TemporaryDirectory(prefix="everosd-") as folder:
         database = await _ledger(Path(folder, LEDGER.name), _sqlite(settings))
-        pen = writer.Writer(places, journal.Journal(database), clock, settings.memory.zone)
+        pen = writer.Writer(places, journal.Journal(database, clock), clock, settings.memory.zone)
         try:
             await takeover.take_over(settings.root, pen, timezone=settings.memory.zone)
         finally:
