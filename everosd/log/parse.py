@@ -102,7 +102,7 @@ class Parsed(msgspec.Struct, frozen=True, kw_only=True):
     """Frontmatter or bytes do not parse: the file must not be rewritten. What can be read is in `entries`."""
 
 
-def parse(path: types.RelPath, data: bytes, place: layout.Place, *, timezone: zoneinfo.ZoneInfo) -> Parsed:
+def parse(path: types.RelPath, data: bytes, place: layout.Place, *, timezone: zoneinfo.ZoneInfo | None = None) -> Parsed:
     """Read a file of the log. Never raises, whatever the bytes are.
 
     Args:
