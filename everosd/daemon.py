@@ -126,7 +126,7 @@ async def open_node(settings: config.Config, clock: clocks.Clock) -> AsyncIterat
 async def _parts(settings: config.Config, clock: clocks.Clock) -> AsyncIterator[Node]:
     """Open the parts in the order in which they need each other, and close them in the opposite one."""
     from everosd.cascade import apply, project
-    from everosd.index import contract, text
+    from everosd.index import text
     from everosd.log import layout, writer
     from everosd.search import query
     from everosd.store import journal, read
