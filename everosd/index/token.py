@@ -8,6 +8,7 @@ pairs of neighbours. Compounds (`foo_bar`, `1.5.1`, `a.b@c.de`) are terms as a w
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 import threading
 import unicodedata
@@ -65,14 +66,33 @@ _CLUSTER = re.compile(rf"[^{_MARKS}][{_MARKS}]*|[{_MARKS}]+")
 _IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
 _STEMMABLE = re.compile(r"[a-z]{3,32}")
 # Arabic and Hebrew vowel points, tatweel, joiners and variation selectors: optional in writing, so taken away.
-_OPTIONAL = re.compile("[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670\u06d6-\u06dc\u200c\u200d\ufe00-\ufe0f]")
+_OPTIONAL = re.compile(
+    "[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670\u06d6-\u06dc\u200c\u200d\ufe00-\ufe0f]"
+)
 _ACCENT = re.compile("[\u0300-\u036f]")
+# Letters without a decomposition, and those that many write for one another; by code point, for they look alike.
 _LETTERS = str.maketrans(
     {
-        "æ": "ae", "œ": "oe", "ø": "o", "đ": "d", "ð": "d", "þ": "th", "ł": "l", "ħ": "h", "ı": "i", "ŋ": "n",
-        "ё": "е", "أ": "ا", "إ": "ا", "آ": "ا", "ٱ": "ا", "ى": "ي", "ة": "ه", "ک": "ك", "ی": "ي",
+        "\u00e6": "ae",
+        "\u0153": "oe",
+        "\u00f8": "o",
+        "\u0111": "d",
+        "\u00f0": "d",
+        "\u00fe": "th",
+        "\u0142": "l",
+        "\u0127": "h",
+        "\u0131": "i",  # dotless i
+        "\u0451": "\u0435",  # Cyrillic io → ie
+        "\u0622": "\u0627",  # Arabic alef with madda, with hamza above and below, wasla → alef
+        "\u0623": "\u0627",
+        "\u0625": "\u0627",
+        "\u0671": "\u0627",
+        "\u0649": "\u064a",  # alef maksura and Farsi yeh → yeh
+        "\u06cc": "\u064a",
+        "\u0629": "\u0647",  # teh marbuta → heh
+        "\u06a9": "\u0643",  # keheh → kaf
     }
-)  # fmt: skip
+)
 
 STOP_WORDS = frozenset(
     """a about above after again against all am an and any are aren't as at be because been before being below between
@@ -82,7 +102,8 @@ STOP_WORDS = frozenset(
     ourselves out over own same shan't she should shouldn't so some such than that that's the their theirs them themselves
     then there there's these they they're they've this those through to too under until up upon us very was wasn't we
     we're we've were weren't what what's when where which while who who's whom whose why with won't would wouldn't you
-    you're you've your yours yourself yourselves also does did""".split()  # noqa: SIM905 - reads better than a list
+    you're you've your yours yourself yourselves also would will shall many much kind kinds sort get gets got getting
+    like""".split()  # noqa: SIM905 - reads better than a list
 )
 """English words that say nothing about what is looked for; left out of queries, never out of documents."""
 
@@ -185,7 +206,7 @@ def _run_forms(run: str, weight: float) -> Iterator[tuple[str, float]]:
         return
     for cluster in clusters:
         yield cluster[:MAX_TERM_CHARS], weight * SINGLE_WEIGHT
-    for first, second in zip(clusters, clusters[1:], strict=False):
+    for first, second in itertools.pairwise(clusters):
         yield (first + second)[:MAX_TERM_CHARS], weight
 
 
@@ -194,7 +215,7 @@ def _fold(word: str) -> str:
     if word.isascii():
         return word
     word = _OPTIONAL.sub("", word)
-    if "\u00aa" <= max(word, default="") and min(word, default="z") < "\u0400":
+    if any(char < "\u0400" or "\u1e00" <= char <= "\u1fff" for char in word if char > "\u007f"):
         word = "".join(_unaccented(char) for char in word)
     return word.translate(_LETTERS)
 

@@ -63,5 +63,5 @@ class Where(msgspec.Struct, frozen=True, kw_only=True):
     """Names of kinds, at least one."""
     statuses: tuple[str, ...] = ("active",)
     now_us: int
-    """Entries that expired up to this moment are hidden, unless `expired` is among the statuses."""
+    """An active entry whose `expires_at` lies at or before this moment counts as `expired`."""
     clause: Clause = All()

@@ -1,0 +1,318 @@
+"""One Tantivy index: documents and queries in its terms, and BM25 that is exact for each owner.
+
+Each term is stored with a lead that stands for its owner. So a term's document frequency is that of the owner's own
+documents, an owner with few documents is searched without walking through those of others, and a query can't even name
+a term of another owner. The scope is a condition of the query besides.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import operator
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import tantivy
+
+from everosd import types
+from everosd.index import contract, token, where
+
+HEAP_BYTES = 15_000_000
+"""Of the writer: Tantivy's least. A full heap only means one more segment, to be merged later."""
+
+TITLE_WEIGHT = 2
+"""A title's terms count as if they stood there this often."""
+
+PRIOR_DOCUMENTS = 20
+"""Imagined documents without any query term beside the owner's own: among three entries, a word that two have would
+else weigh next to nothing. Between 10 and 100 LoCoMo's sessions are found equally well, without any 0.5 % fewer."""
+
+MAX_TERMS = 64
+"""Terms of a query that are looked up, the weightiest first: a pasted page costs no more than a paragraph."""
+
+CURVE = 1.0
+"""Bends the share of the reachable BM25 so that a document with each word once scores about 0.6, not 0.45."""
+
+_K1 = 1.2  # of Tantivy's BM25 (tantivy 0.27, bm25.rs); b is 0.75 there
+_EVERY = "."  # the one value of a field that all documents have: its frequency counts them, merged away or not
+
+
+class Hit(msgspec.Struct, frozen=True, kw_only=True):
+    """One document found."""
+
+    key: types.EntryKey
+    score: float
+    """In [0, 1], comparable between queries and shelves: what BM25 gives of what it could give for this query at most
+    (each term there, endlessly often), bent upward. One of several words is weak, each of them once is about 0.6."""
+    own_link: int
+    """Stands for owner and entry id; what a part of this entry has as its `parent_link`."""
+    parent_link: int
+    """Stands for owner and parent id."""
+
+
+def link(owner: types.Owner, entry_id: str) -> int:
+    """Return the number that stands for an entry of an owner: 62 bits of a hash; 0 for no entry."""
+    if not entry_id:
+        return 0
+    digest = hashlib.blake2b(_scope(owner).encode() + b"\0" + entry_id.encode(), digest_size=8).digest()
+    return (int.from_bytes(digest) >> 2) or 1
+
+
+class Shelf:
+    """One Tantivy index and the statistics of its owners."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open the index in `folder`, made where there is none; its parent exists and its files are whole."""
+        folder.mkdir(mode=0o700, exist_ok=True)
+        self._schema = _schema()
+        self._index = tantivy.Index(self._schema, path=str(folder), reuse=True)
+        self._index.config_reader("manual")
+        self._index.reload()
+        self.searcher = self._index.searcher()
+        self._writer: tantivy.IndexWriter | None = None
+        self._written: set[int] = set()  # keys since the last commit
+        self._is_dirty = False
+
+    def replace(self, document: contract.Document) -> None:
+        """Put a document in the place of the one with its key, if there is one."""
+        self.remove(document.key)
+        self._open_writer().add_document(_document(document))
+        self._written.add(document.key)
+        self._is_dirty = True
+
+    def remove(self, key: int) -> None:
+        """Remove the key if it is there: an index that never saw it is left alone and needs no commit."""
+        if key in self._written or self.searcher.doc_freq("key", key):
+            self._open_writer().delete_documents_by_term("key", key)
+            self._is_dirty = True
+
+    def commit(self) -> None:
+        """Make what was written durable and visible, if anything was."""
+        if not self._is_dirty:
+            return
+        self._open_writer().commit()
+        self._written.clear()
+        self._is_dirty = False
+        self._index.reload()
+        self.searcher = self._index.searcher()
+
+    def drop_writer(self) -> None:
+        """Forget what was not committed; after one failure Tantivy's writer refuses everything."""
+        self._writer = None
+        self._written.clear()
+        self._is_dirty = False
+
+    def keys(self) -> set[int]:
+        """Return the keys of all documents."""
+        searcher = self.searcher
+        if not searcher.num_docs:
+            return set()
+        found = searcher.search(tantivy.Query.all_query(), searcher.num_docs, count=False).hits
+        values = searcher.fast_field_values("key", [address for _, address in found])
+        return {int(value) for value in values if value is not None}
+
+    def n_slots(self) -> int:
+        """Return the number of documents, those replaced and not merged away yet included."""
+        return _n_slots(self.searcher)
+
+    def search(self, terms: Sequence[token.Term], bounds: where.Where, k: int) -> list[Hit]:
+        """Return the `k` best documents within the bounds that have one of the terms, best first."""
+        searcher = self.searcher
+        scored = self._scored(searcher, terms, bounds.owner)
+        if not scored.queries or k <= 0:
+            return []
+        query = tantivy.Query.boolean_query(
+            [*self._conditions(searcher, bounds), (tantivy.Occur.Must, tantivy.Query.boolean_query(scored.queries))]
+        )
+        return _hits(searcher, query, k, scored.reach)
+
+    def linked(self, terms: Sequence[token.Term], bounds: where.Where, links: Sequence[int]) -> list[Hit]:
+        """Return the documents with these own links within the bounds, whether they have one of the terms or not."""
+        searcher = self.searcher
+        if not links or not searcher.num_docs:
+            return []
+        scored = self._scored(searcher, terms, bounds.owner)
+        wanted = tantivy.Query.term_set_query(self._schema, "own_link", links)
+        query = tantivy.Query.boolean_query(
+            [*self._conditions(searcher, bounds), (tantivy.Occur.Must, _unscored(wanted)), *scored.queries]
+        )
+        return _hits(searcher, query, len(links), scored.reach)
+
+    def _open_writer(self) -> tantivy.IndexWriter:
+        if self._writer is None:
+            self._writer = self._index.writer(HEAP_BYTES, 1)
+        return self._writer
+
+    def _scored(self, searcher: tantivy.Searcher, terms: Sequence[token.Term], owner: types.Owner) -> _Scored:
+        """Weigh each term by its rarity among the owner's documents.
+
+        Tantivy weighs by the number of all owners' documents: the boost replaces its factor by ours.
+        """
+        n_own, n_all = searcher.doc_freq("scope", _scope(owner)), _n_slots(searcher)
+        if not n_own:
+            return _Scored(queries=[], reach=1.0)
+        lead = _lead(owner)
+        weighed = []
+        reach = 0.0
+        for term in terms:
+            n = searcher.doc_freq("words", lead + term.text)
+            weight = term.weight * _rarity(max(n, 1), n_own + PRIOR_DOCUMENTS)
+            reach += weight * (_K1 + 1)
+            if n:
+                weighed.append((weight, n, lead + term.text))
+        weighed.sort(reverse=True)
+        queries = []
+        for weight, n, text in weighed[:MAX_TERMS]:
+            query = tantivy.Query.term_query(self._schema, "words", text, "freq")
+            queries.append((tantivy.Occur.Should, tantivy.Query.boost_query(query, weight / _rarity(n, n_all))))
+        return _Scored(queries=queries, reach=reach)
+
+    def _conditions(self, searcher: tantivy.Searcher, bounds: where.Where) -> list[tuple[tantivy.Occur, tantivy.Query]]:
+        scope = self._term("scope", _scope(bounds.owner))
+        must = [scope, self._any_of("kind", bounds.kinds), self._status(bounds.statuses, bounds.now_us)]
+        if bounds.clause != where.All():
+            must.append(self._clause(searcher, bounds.clause, scope))
+        return [(tantivy.Occur.Must, _unscored(query)) for query in must]
+
+    def _status(self, statuses: Sequence[str], now_us: int) -> tantivy.Query:
+        """An active entry is an expired one from its `expires_at` on, before anything has written that down."""
+        is_over = self._range("expires", None, now_us)
+        written = [status for status in statuses if status != "active"]
+        choices = [self._any_of("status", written)] if written else []
+        active = self._term("status", "active")
+        if "active" in statuses and "expired" in statuses:
+            choices.append(active)
+        elif "active" in statuses:
+            choices.append(
+                tantivy.Query.boolean_query([(tantivy.Occur.Must, active), (tantivy.Occur.MustNot, is_over)])
+            )
+        elif "expired" in statuses:
+            choices.append(tantivy.Query.boolean_query([(tantivy.Occur.Must, active), (tantivy.Occur.Must, is_over)]))
+        return tantivy.Query.boolean_query([(tantivy.Occur.Should, choice) for choice in choices])
+
+    def _clause(self, searcher: tantivy.Searcher, clause: where.Clause, scope: tantivy.Query) -> tantivy.Query:
+        match clause:
+            case where.Is(field=field, values=values):
+                return self._any_of(field, values)
+            case where.Compare():
+                return self._any_of(clause.field, _compared(searcher, clause, scope))
+            case where.During():
+                return self._range("timestamp", clause.from_us, clause.to_us)
+            case where.Not(part=part):
+                inner = self._clause(searcher, part, scope)
+                return tantivy.Query.boolean_query(
+                    [(tantivy.Occur.Must, tantivy.Query.all_query()), (tantivy.Occur.MustNot, inner)]
+                )
+            case where.All(parts=parts) | where.Any(parts=parts):
+                if not parts:
+                    return tantivy.Query.all_query() if isinstance(clause, where.All) else tantivy.Query.empty_query()
+                occur = tantivy.Occur.Must if isinstance(clause, where.All) else tantivy.Occur.Should
+                return tantivy.Query.boolean_query([(occur, self._clause(searcher, part, scope)) for part in parts])
+
+    def _term(self, field: str, value: str) -> tantivy.Query:
+        return tantivy.Query.term_query(self._schema, field, value, "basic")
+
+    def _any_of(self, field: str, values: Sequence[str]) -> tantivy.Query:
+        if len(values) == 1:
+            return self._term(field, values[0])
+        return tantivy.Query.term_set_query(self._schema, field, values) if values else tantivy.Query.empty_query()
+
+    def _range(self, field: str, low: int | None, high: int | None) -> tantivy.Query:
+        if low is None and high is None:
+            return tantivy.Query.all_query()
+        return tantivy.Query.range_query(self._schema, field, tantivy.FieldType.Integer, low, high)
+
+
+class _Scored(msgspec.Struct, frozen=True, kw_only=True):
+    """The scoring part of a query."""
+
+    queries: list[tuple[tantivy.Occur, tantivy.Query]]
+    """Of the terms that the owner has at all."""
+    reach: float
+    """BM25 of a document that had every term endlessly often."""
+
+
+def _schema() -> tantivy.Schema:
+    builder = tantivy.SchemaBuilder()
+    # Signed: deleting by a term of an unsigned field silently deletes nothing (tantivy-py 0.27).
+    builder.add_integer_field("key", indexed=True, fast=True)
+    builder.add_integer_field("own_link", indexed=True, fast=True)
+    builder.add_integer_field("parent_link", fast=True)
+    builder.add_integer_field("timestamp", indexed=True, fast=True)
+    builder.add_integer_field("expires", indexed=True, fast=True)
+    for name in ("every", "scope", "kind", "status", "session_id", "parent_type", "parent_id", "sender_id"):
+        builder.add_text_field(name, tokenizer_name="raw", index_option="basic")
+    builder.add_text_field("words", tokenizer_name="whitespace", index_option="freq")
+    return builder.build()
+
+
+def _document(source: contract.Document) -> tantivy.Document:
+    document = tantivy.Document()
+    document.add_integer("key", source.key)
+    document.add_integer("own_link", link(source.owner, source.entry_id))
+    document.add_integer("parent_link", link(source.owner, source.parent_id))
+    document.add_integer("timestamp", source.timestamp_us)
+    if source.expires_us is not None:
+        document.add_integer("expires", source.expires_us)
+    document.add_text("every", _EVERY)
+    document.add_text("scope", _scope(source.owner))
+    document.add_text("kind", source.kind)
+    document.add_text("status", source.status)
+    document.add_text("session_id", source.session_id)
+    document.add_text("parent_type", source.parent_type)
+    document.add_text("parent_id", source.parent_id)
+    for sender in source.sender_ids:
+        document.add_text("sender_id", sender)
+    lead = _lead(source.owner)
+    title = token.lead_terms(source.title, lead)
+    document.add_text("words", " ".join([*[title] * TITLE_WEIGHT, token.lead_terms(source.body, lead)]))
+    return document
+
+
+def _scope(owner: types.Owner) -> str:
+    return json.dumps([owner.app, owner.project, owner.type, owner.id], ensure_ascii=False)
+
+
+def _lead(owner: types.Owner) -> str:
+    """Return what stands before each term of an owner: 64 bits of a hash, so short that it costs little in a dictionary."""
+    digest = hashlib.blake2b(_scope(owner).encode(), digest_size=8).digest()
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=") + ":"
+
+
+def _n_slots(searcher: tantivy.Searcher) -> int:
+    return searcher.doc_freq("every", _EVERY)
+
+
+def _rarity(n: int, total: int) -> float:
+    """Return the inverse document frequency of BM25 as Tantivy has it: positive even for a term that all have."""
+    return math.log(1 + (max(total, n) - n + 0.5) / (n + 0.5))
+
+
+def _unscored(query: tantivy.Query) -> tantivy.Query:
+    return tantivy.Query.const_score_query(query, 0.0)
+
+
+def _hits(searcher: tantivy.Searcher, query: tantivy.Query, k: int, reach: float) -> list[Hit]:
+    found = searcher.search(query, k, count=False).hits
+    addresses = [address for _, address in found]
+    columns = [searcher.fast_field_values(field, addresses) for field in ("key", "own_link", "parent_link")]
+    return [
+        Hit(key=types.EntryKey(int(key)), score=_absolute(raw / reach), own_link=int(own), parent_link=int(parent))
+        for (raw, _), key, own, parent in zip(found, *columns, strict=True)
+        if key is not None and own is not None and parent is not None
+    ]
+
+
+def _absolute(share: float) -> float:
+    return min(1.0, max(0.0, share * (1 + CURVE) / (share + CURVE)))
+
+
+def _compared(searcher: tantivy.Searcher, clause: where.Compare, scope: tantivy.Query) -> list[str]:
+    """Return the owner's values of a field that compare as asked: Tantivy has no ranges over text without a fast field."""
+    is_so = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}[clause.comparison]
+    values = [value for value, _ in searcher.terms_with_prefix(clause.field, "", filter_query=scope)]
+    return [value for value in values if is_so(value, clause.value) and (value or clause.field != "session_id")]
