@@ -242,7 +242,7 @@ async def _loops(node: Node, *, is_watching: bool) -> AsyncIterator[None]:
             for task in reversed(running):  # the watcher first: what it would still hear, the next start finds
                 task.cancel()
     except BaseExceptionGroup as group:
-        raise _cause(group) from group
+        raise _cause(group) from None
 
 
 def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
@@ -259,8 +259,17 @@ def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return (ours or leaves)[0]
 
 
-def application(node: Node, *, token: str = "", stop: Callable[[], None] | None = None) -> guard.App:
-    """Return the ASGI application over a node; without a `token` (a command's own node) none is asked for."""
+def application(
+    node: Node,
+    *,
+    token: str = "",
+    stop: Callable[[], None] | None = None,
+    notices: Callable[[], tuple[str, ...]] = tuple,
+) -> guard.App:
+    """Return the ASGI application over a node.
+
+    A command's own node has no `token` (none is asked for), cannot be stopped, and nothing watches for it.
+    """
     from everosd.api import http, services
 
     wanted = msgspec.structs.replace(node.config.api, token=config.Secret(token))
@@ -274,6 +283,8 @@ def application(node: Node, *, token: str = "", stop: Callable[[], None] | None 
             version=everosd.__version__,
             started_at=node.started_at,
             stop=stop,
+            watcher=None if stop is None else node.watcher,
+            notices=notices,
         )
     )
 
@@ -401,7 +412,7 @@ class _Run:
                 for task in beside:
                     task.cancel()
         except BaseExceptionGroup as group:
-            raise _cause(group) from group
+            raise _cause(group) from None
         return self._outcome
 
     async def _serve(self) -> None:
@@ -425,7 +436,7 @@ class _Run:
         token = self._settings.api.token.reveal()
         server = uvicorn.Server(
             uvicorn.Config(
-                application(node, token=token, stop=self._stop.set),
+                application(node, token=token, stop=self._stop.set, notices=self._notices),
                 http="httptools",
                 ws="none",
                 lifespan="on",
