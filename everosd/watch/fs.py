@@ -192,6 +192,7 @@ class Watcher:
         if reason and reason != self._why_polling:
             log.warning("watcher_polls", reason=reason, interval_s=self._poll_interval_s)
         self.mode, self._why_polling = "polling", reason
+        self.reason = reason or self.reason
         await self._poll()
 
     async def _poll(self) -> None:

@@ -31,6 +31,7 @@ class Eyes:
     """A watcher at work on a root, and everything it led to."""
 
     def __init__(self, root: Path, *, mode: fs.Mode = "inotify", clock: clocks.Clock | None = None) -> None:
+        """Prepare; nothing is watched yet."""
         self.root = root
         self.settler = settle.Settler(clocks.SystemClock())
         self.watcher = fs.Watcher(root, self.settler, mode=mode, clock=clock, poll_interval_s=0.05, check_s=0.05)
@@ -68,10 +69,12 @@ class Eyes:
             if self.known.get(path) != file:
                 self.changes.append(path)
                 self.known[path] = file
-        elif isinstance(file, scan.Absent) and self.known.pop(path, None):
+        elif isinstance(file, scan.Absent) and path in self.known:
+            del self.known[path]
             self.absences.append(path)
 
     async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until a batch makes a condition true."""
         async with asyncio.timeout(TIMEOUT_S), self._news:
             await self._news.wait_for(condition)
 
@@ -81,7 +84,12 @@ class Eyes:
         write(self.root, last)
         await self.until(lambda: last in self.changes and len(self.settler) == 0)
 
+    async def changed(self, path: str, times: int = 1) -> None:
+        """Wait until a path was found different that often."""
+        await self.until(lambda: self.n_changes(path) >= times)
+
     def n_changes(self, path: str) -> int:
+        """Count how often a path was found different."""
         return sum(each == path for each in self.changes)
 
 
@@ -117,7 +125,7 @@ async def shell(command: str, cwd: Path) -> None:
 
 async def eventually(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(TIMEOUT_S):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - states of the watcher raise no event
             await asyncio.sleep(0.005)
 
 
@@ -157,7 +165,7 @@ async def test_W12_editor_saves_are_noticed_once(root: Path, save: str) -> None:
     async with watching(root) as eyes:
         for n in range(1, 11):
             await shell(SAVES[save].format(name=name), root / EPISODES)
-            await eyes.until(lambda n=n: eyes.n_changes(DAY) >= n)
+            await eyes.changed(DAY, n)
         await eyes.quiet()
     assert 10 == eyes.n_changes(DAY)
     assert DAY not in eyes.absences
@@ -203,9 +211,9 @@ async def test_W25_folders_of_a_new_app_are_watched(root: Path) -> None:
         for n in range(3):
             path = f"app{n}/pro/users/u/user.md"
             write(root, path)
-            await eyes.until(lambda path=path: path in eyes.changes)
+            await eyes.changed(path)
             write(root, path, f"edited {n}")
-            await eyes.until(lambda path=path: eyes.n_changes(path) >= 2)
+            await eyes.changed(path, 2)
 
 
 async def test_W13_temporary_names_that_vanish_are_no_news(root: Path) -> None:
@@ -296,9 +304,9 @@ async def test_folder_moved_away_and_another_put_in_its_place_is_watched(root: P
             shutil.rmtree(away)
             path = f"{EPISODES}/after-{n}.md"
             write(root, path)
-            await eyes.until(lambda path=path: path in eyes.changes)
+            await eyes.changed(path)
             write(root, path, "edited")
-            await eyes.until(lambda path=path: eyes.n_changes(path) >= 2)
+            await eyes.changed(path, 2)
 
 
 async def test_change_is_noticed_at_the_links_to_it(root: Path) -> None:
@@ -376,9 +384,11 @@ class SlowSteps(clocks.SystemClock):
     """A clock whose sleeps of the watcher's pauses last until they are let go."""
 
     def __init__(self) -> None:
+        """Begin with the gate closed."""
         self.gate = asyncio.Event()
 
     async def sleep(self, seconds: float) -> None:
+        """Wait for the gate where the watcher pauses before it starts again."""
         if seconds == fs.FIRST_BACKOFF_S:
             await self.gate.wait()
         else:
@@ -457,11 +467,18 @@ async def test_W11_polling_notices_within_its_interval(root: Path, change: str) 
 
 async def test_W11_idle_polling_marks_nothing(root: Path) -> None:
     """Walks that find nothing new wake nobody."""
-    async with watching(root, mode="polling") as eyes:
-        seen = eyes.watcher._seen
-        for _ in range(3):
-            await eventually(lambda seen=seen: eyes.watcher._seen is not seen)
-            seen = eyes.watcher._seen
+
+    class Counting(clocks.SystemClock):
+        n_sleeps = 0
+
+        async def sleep(self, seconds: float) -> None:
+            """Count the pauses between walks."""
+            self.n_sleeps += 1
+            await super().sleep(seconds)
+
+    clock = Counting()
+    async with watching(root, mode="polling", clock=clock) as eyes:
+        await eventually(lambda: clock.n_sleeps > 4)
     assert [] == eyes.batches
 
 
@@ -513,9 +530,9 @@ def test_W09_used_up_limit_falls_back_to_polling(root: Path, limit: str, value: 
     for n in range(50):
         (root / f"app{n}").mkdir()
     command = ["unshare", "--user", "--map-root-user", sys.executable, "-c", textwrap.dedent(LIMITED)]
-    if subprocess.run([*command[:3], "true"], check=False, capture_output=True).returncode:  # noqa: S603
+    if subprocess.run([*command[:3], "true"], check=False, capture_output=True).returncode:
         pytest.skip("user namespaces, in which the limit can be lowered for one process, are not allowed here")
-    result = subprocess.run(  # noqa: S603
+    result = subprocess.run(
         [*command, root, limit, str(value), DAY], check=False, capture_output=True, text=True, timeout=25
     )
     assert 0 == result.returncode, result.stderr

@@ -17,15 +17,19 @@ class HandClock:
     """A clock that stands still until it is moved."""
 
     def __init__(self) -> None:
+        """Begin anywhere."""
         self.at = 100.0
 
     def now(self) -> dt.datetime:
+        """Return some moment."""
         return dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
     def monotonic_s(self) -> float:
+        """Return what the hand is at."""
         return self.at
 
     async def sleep(self, seconds: float) -> None:
+        """Sleep really."""
         await asyncio.sleep(seconds)
 
 
@@ -189,6 +193,7 @@ async def test_idle_consumer_is_not_woken() -> None:
 
     class Watched(clocks.SystemClock):
         async def sleep(self, seconds: float) -> None:
+            """Note the sleep."""
             slept.append(seconds)
             await super().sleep(seconds)
 
