@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -53,6 +54,7 @@ class _Watched:
         self.base = displaced.base
         self.size = 0
         self.seen: file.Identity | None = None
+        self.read: file.Identity | None = None
         self.seen_s = since_s
 
 
@@ -72,7 +74,6 @@ class Watch:
     def add(self, displaced: file.Displaced) -> None:
         """Watch one more."""
         watched = _Watched(displaced, self._monotonic_s())
-        # The state as displaced is not known here: the first look compares by content.
         with contextlib.suppress(OSError):
             watched.size = displaced.now_at.stat().st_size
         with self._lock:
@@ -112,13 +113,12 @@ class Watch:
             self._watched.remove(watched)
             return None
         if identity != watched.seen:
-            is_first = watched.seen is None
             watched.seen, watched.seen_s, watched.size = identity, now_s, identity.size
-            if not is_first and not is_final:
-                return None
         is_due = is_final or now_s >= watched.until_s
-        if not is_due and now_s - watched.seen_s < _QUIET_S:
+        is_quiet = now_s - watched.seen_s >= _QUIET_S
+        if not is_due and (watched.displaced.is_closed or identity == watched.read or not is_quiet):
             return None
+        watched.read = identity
         save = self._changed(watched)
         if save is not None:
             # Whoever saved once may save again.
@@ -185,6 +185,27 @@ def recover(
             if save is not None:
                 late.append(save)
     return tuple(late)
+
+
+def keep(save: LateSave, tmp_dir: Path) -> Path:
+    """Keep a save that could not be brought into the log as a file for the person; return where."""
+    if save.kept_at is not None:
+        kept = save.kept_at.with_name(f"{save.kept_at.name}.save")
+        save.kept_at.rename(kept)
+        return kept
+    tmp_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    kept = tmp_dir / f"{secrets.token_hex(4)}.{save.path.name[-150:]}.save"
+    descriptor = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as out:
+        out.write(save.data)
+    return kept
+
+
+def discard(save: LateSave) -> None:
+    """Delete the copy of a save that is in the log now."""
+    if save.kept_at is not None:
+        save.kept_at.unlink(missing_ok=True)
+        file.origin_of(save.kept_at).unlink(missing_ok=True)
 
 
 def _temporaries(root: Path, skip: tuple[str, ...]) -> Iterator[Path]:

@@ -65,6 +65,21 @@ class FileBytes(msgspec.Struct, frozen=True, kw_only=True):
     is_stable: bool = True
     """False when the file changed during each attempt: what was read may be a mixture."""
 
+    @property
+    def inode(self) -> int:
+        """Number of the file on its device."""
+        return self.identity.inode
+
+    @property
+    def size(self) -> int:
+        """Length in bytes, as the file system tells it."""
+        return self.identity.size
+
+    @property
+    def mtime_ns(self) -> int:
+        """When it was last written, in nanoseconds of the wall clock."""
+        return self.identity.mtime_ns
+
 
 class Displaced(msgspec.Struct, frozen=True, kw_only=True):
     """A file that lost its name to ours; an editor may still write to it."""
@@ -128,8 +143,13 @@ def _refusals(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise errors.WriteRefused(str(path), reason.lower(), hint=_HINTS.get(error.errno or 0, "")) from error
+        raise refusal(path, error) from error
+
+
+def refusal(path: Path, error: OSError) -> errors.WriteRefused:
+    """Return the error for what the system said; raise it `from` that."""
+    reason = error.strerror or type(error).__name__
+    return errors.WriteRefused(str(path), reason.lower(), hint=_HINTS.get(error.errno or 0, ""))
 
 
 _HINTS = {
@@ -326,6 +346,23 @@ def _busy(descriptor: int, found: os.stat_result, settled: Identity | None) -> B
         if error.errno not in {errno.EBADF, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL, errno.ENOLCK}:
             raise
     return None
+
+
+def busy(path: Path, settled: Identity | None) -> Busy | None:
+    """Tell whether somebody is at the file right now, as `replace` would; None also where there is no file.
+
+    Raises:
+        errors.WriteRefused: The file may not be read.
+    """
+    with _refusals(path):
+        try:
+            descriptor = _open_to_read(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        try:
+            return _busy(descriptor, os.fstat(descriptor), settled)
+        finally:
+            os.close(descriptor)
 
 
 def replace(
