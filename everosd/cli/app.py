@@ -56,6 +56,11 @@ def main() -> NoReturn:
         if error.hint:
             print(f"         {error.hint}", file=sys.stderr)
         sys.exit(_exit_code(error))
+    except OSError as error:
+        if (code := _exit_code(error)) == 1:
+            raise  # not a matter of disks: a bug, and its traceback is wanted
+        print(f"everosd: {error}", file=sys.stderr)
+        sys.exit(code)
     except KeyboardInterrupt:
         sys.exit(130)
     sys.exit(0)
@@ -303,7 +308,7 @@ def _print_json(value: object) -> None:
     print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
-def _exit_code(error: errors.EverosdError) -> int:
+def _exit_code(error: Exception) -> int:
     """Return the exit code of an error, from the daemon's table."""
     from everosd import daemon
 

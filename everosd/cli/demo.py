@@ -109,7 +109,7 @@ def serving(root: Path, log: Path) -> Iterator[client.Client]:
         )
         yield asked
         _stop(process)
-    except (DemoFailed, subprocess.TimeoutExpired) as error:
+    except (errors.EverosdError, subprocess.TimeoutExpired) as error:
         last = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
         text = "\n".join((str(error), "the daemon's last lines:", *last))
         raise DemoFailed(text) from error
@@ -137,8 +137,9 @@ def _ready(root: Path, process: subprocess.Popen[bytes]) -> client.Client:
         holder = lock.holder(root)
         if holder is not None and holder.pid == process.pid and holder.port is not None:
             asked = client.Client("127.0.0.1", holder.port, pid=holder.pid)
-            if asked.call("GET", "/health").body.get("ready"):
-                return asked
+            with contextlib.suppress(client.Silent):  # it listens before it answers; if it ends, the loop says so
+                if asked.call("GET", "/health").body.get("ready"):
+                    return asked
         time.sleep(0.01)
     reason = f"the daemon was not ready after {READY_TIMEOUT_S:.0f} s"
     raise DemoFailed(reason)

@@ -1,0 +1,151 @@
+"""The doctor: what is wrong, and what to type."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from everosd.cli import doctor, root
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Path:
+    """Give a root as init makes it."""
+    folder = tmp_path / "memory"
+    root.make(folder)
+    return folder
+
+
+def found(memory: Path, about: str) -> list[doctor.Finding]:
+    return [one for one in doctor.examine(memory) if one.about == about]
+
+
+def test_a_missing_root_says_how_to_make_one(tmp_path: Path) -> None:
+    """Nothing is looked at in a root that is not there, and nothing is made."""
+    missing = tmp_path / "missing"
+    finding = found(missing, "root")[0]
+    assert finding.level == "fail"
+    assert f"everosd init --root {missing}" in finding.hint
+    assert not missing.exists()
+
+
+def test_a_file_is_not_a_root(tmp_path: Path) -> None:
+    """A root that is a file is told from one that is missing."""
+    (tmp_path / "file").write_text("")
+    assert "is not a folder" in found(tmp_path / "file", "root")[0].text
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_an_unreadable_root_names_the_command(memory: Path) -> None:
+    """A root of somebody else comes with the command that mends it."""
+    memory.chmod(0o000)
+    try:
+        assert "chown" in found(memory, "root")[0].hint
+    finally:
+        memory.chmod(0o700)
+
+
+def test_wrong_settings_are_shown_with_line_and_nearest_key(memory: Path) -> None:
+    """A misspelt key is named with file, line and the key that was meant."""
+    (memory / "everos.toml").write_text("[api]\nprot = 8000\n")
+    finding = found(memory, "settings")[0]
+    assert finding.level == "fail"
+    assert "everos.toml:2" in finding.text
+    assert "port" in finding.hint
+
+
+def test_keys_of_everos_without_a_use_here_are_listed(memory: Path) -> None:
+    """A person who comes from EverOS learns which of their settings do nothing."""
+    (memory / "everos.toml").write_text('[llm]\nmodel = "x"\n')
+    assert [one.text for one in found(memory, "settings") if one.level == "note"] == [
+        "accepted and not used: llm.model"
+    ]
+
+
+def test_a_broken_ome_toml_is_named(memory: Path) -> None:
+    """ome.toml is checked for form although nothing runs from it yet."""
+    (memory / "ome.toml").write_text("[strategies\n")
+    assert [one.level for one in found(memory, "settings")] == ["ok", "warn"]
+
+
+def test_memory_that_others_can_read_is_a_warning(memory: Path) -> None:
+    """A root open to other users of the machine comes with the chmod."""
+    memory.chmod(0o755)
+    finding = found(memory, "privacy")[0]
+    assert finding.level == "warn"
+    assert finding.hint == f"chmod -R go= {memory}"
+
+
+def test_a_taken_port_is_found_before_the_start(memory: Path) -> None:
+    """Where another program has the port, the doctor says so although no daemon was started."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        (memory / "everos.toml").write_text(f"[api]\nport = {port}\n")
+        finding = found(memory, "daemon")[0]
+    assert finding.level == "warn"
+    assert f"port {port} is not free" in finding.text
+
+
+def test_too_few_watches_come_with_the_sysctl(memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A root with more folders than inotify allows names the limit to raise."""
+    limit = tmp_path / "max_user_watches"
+    limit.write_text("1\n")
+    monkeypatch.setattr(doctor, "WATCHES", limit)
+    finding = next(one for one in found(memory, "watching") if one.level == "warn")
+    assert "sysctl fs.inotify.max_user_watches=" in finding.hint
+
+
+def test_a_full_disk_is_found(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too little room is a failure, little room a warning."""
+    monkeypatch.setattr(doctor, "NO_DISK_BYTES", 2**80)
+    monkeypatch.setattr(doctor, "LOW_DISK_BYTES", 2**80)
+    assert found(memory, "disk")[0].level == "fail"
+    monkeypatch.setattr(doctor, "NO_DISK_BYTES", 0)
+    assert found(memory, "disk")[0].level == "warn"
+
+
+def test_the_file_system_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deepest mount above a path decides, names with spaces included."""
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(
+        "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 0:50 / /mnt/my\\040notes rw shared:1 - nfs4 server:/notes rw\n"
+    )
+    monkeypatch.setattr(doctor, "MOUNTS", mounts)
+    assert doctor.filesystem(Path("/mnt/my notes/memory")) == "nfs4"
+    assert doctor.filesystem(Path("/mnt/mine")) == "ext4"
+
+
+def test_a_network_mount_gets_a_note(memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where changes made elsewhere send no events, polling is proposed."""
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text("1 0 8:1 / / rw - nfs4 server:/ rw\n")
+    monkeypatch.setattr(doctor, "MOUNTS", mounts)
+    assert any('mode = "polling"' in one.hint for one in found(memory, "watching"))
+
+
+def test_every_kind_of_file_problem_has_a_hint(memory: Path) -> None:
+    """A problem that the cascade can report is never shown without its meaning."""
+    kinds = {"error", "warning", "unreadable", "duplicate", "conflict", "stray", "link"}
+    assert set(doctor.KINDS) == kinds
+    problems = [{"path": "a.md", "reason": "r", "kind": kind, "line": 3} for kind in sorted(kinds)]
+    findings = list(doctor._files(memory, {"problems": problems}))
+    assert [one.text for one in findings] == ["a.md:3: r"] * len(kinds)
+    assert [one.hint != "" for one in findings] == [kind != "warning" for kind in sorted(kinds)]
+
+
+def test_the_report_counts_what_needs_a_look() -> None:
+    """The last line says whether there is anything to do."""
+    fine = doctor.Finding(level="ok", about="root", text="/x")
+    bad = doctor.Finding(level="fail", about="disk", text="full", hint="make room")
+    assert doctor.report([fine]).endswith("all is well")
+    assert doctor.report([fine, bad]).splitlines()[1:] == [
+        "FAIL  disk       full",
+        "                 → make room",
+        "",
+        "1 thing needs a look",
+    ]
