@@ -19,7 +19,11 @@ def diff(before: Mapping[tuple[str, int], bytes], after: Sequence[entries.Entry]
         Removed ones first, then added and modified ones in file order; empty where nothing changed.
     """
     now = {(entry.id, entry.nth) for entry in after}
-    changes = [event.EntryChange(change="removed", entry_id=entry_id, nth=nth) for entry_id, nth in before if (entry_id, nth) not in now]
+    changes = [
+        event.EntryChange(change="removed", entry_id=entry_id, nth=nth)
+        for entry_id, nth in before
+        if (entry_id, nth) not in now
+    ]
     for entry in after:
         old = before.get((entry.id, entry.nth))
         if old is None:

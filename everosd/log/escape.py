@@ -57,7 +57,7 @@ def _write(text: str, where: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Return text as the log keeps it: newlines as `\\n`, no NUL, nothing that UTF-8 lacks, no blank lines at its ends."""
+    """Return text as the log keeps it: newlines as LF, no NUL, nothing that UTF-8 lacks, no blank lines at its ends."""
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")
     return strip_blank_lines(_SURROGATE.sub("\ufffd", text))
 
@@ -95,7 +95,12 @@ def write_value(value: str) -> str:
     value = _SURROGATE.sub("\ufffd", value.replace("\0", ""))
     if not _NEEDS_QUOTES.search(value):
         return value
-    return json.dumps(value, ensure_ascii=False).replace("\x85", "\\u0085").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    return (
+        json.dumps(value, ensure_ascii=False)
+        .replace("\x85", "\\u0085")
+        .replace("\u2028", "\\u2028")
+        .replace("\u2029", "\\u2029")
+    )
 
 
 def read_list(value: str) -> tuple[str, ...]:
@@ -141,7 +146,8 @@ def raw_text(
     """
     for name in fields:
         if _FIELD_NAME.fullmatch(name) is None:
-            raise ValueError(f"field name {name!r} is not lower snake case")
+            reason = f"field name {name!r} is not lower snake case"
+            raise ValueError(reason)
     last = kind.sections[-1].casefold() if kind.sections else ""
     blocks = [f"## {one_line(heading) or entry_id}"]
     if fields:
@@ -152,7 +158,8 @@ def raw_text(
     titled.sort(key=lambda section: section[0].casefold() == last)
     for title, text in titled:
         if not title:
-            raise ValueError("a section has no title")
+            reason = "a section has no title"
+            raise ValueError(reason)
         body = _write(text, "last" if title.casefold() == last else "section")
         blocks.append(f"### {title}\n{body}" if body else f"### {title}")
     return "\n\n".join(blocks)

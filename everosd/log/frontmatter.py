@@ -63,7 +63,7 @@ class Frontmatter(msgspec.Struct, frozen=True, kw_only=True):
 class _NotSimple(Exception):  # noqa: N818 - a reason, not an error of the program
     """The YAML is valid, but not something that the daemon can keep and change."""
 
-    def __init__(self, reason: str, at: int) -> None:
+    def __init__(self, at: int, reason: str) -> None:
         super().__init__(reason)
         self.at = at
 
@@ -78,16 +78,27 @@ def read(text: str) -> Frontmatter:
     limit = len(text) if entry is None else entry.start() + 1
     close = _CLOSE.search(text, max(0, inner - 1), limit)
     if close is None:
-        return Frontmatter(start=0, end=inner, inner_start=inner, inner_end=inner, error="the frontmatter is opened by `---` and never closed", error_line=1)
+        return Frontmatter(
+            start=0,
+            end=inner,
+            inner_start=inner,
+            inner_end=inner,
+            error="the frontmatter is opened by `---` and never closed",
+            error_line=1,
+        )
     inner_end = max(inner, close.start() + 1) if close[0].startswith("\n") else inner
     spans = {"start": 0, "end": close.end(), "inner_start": inner, "inner_end": inner_end}
     try:
         values, keys = _Reader(text[inner:inner_end], inner).root()
     except yaml.YAMLError as error:
         reason, at = _explain(error)
-        return msgspec.structs.replace(Frontmatter(error=reason, error_line=text.count("\n", 0, inner + at) + 1), **spans)
+        return msgspec.structs.replace(
+            Frontmatter(error=reason, error_line=text.count("\n", 0, inner + at) + 1), **spans
+        )
     except _NotSimple as error:
-        return msgspec.structs.replace(Frontmatter(error=str(error), error_line=text.count("\n", 0, inner + error.at) + 1), **spans)
+        return msgspec.structs.replace(
+            Frontmatter(error=str(error), error_line=text.count("\n", 0, inner + error.at) + 1), **spans
+        )
     return msgspec.structs.replace(Frontmatter(values=values, keys=keys), **spans)
 
 
@@ -102,12 +113,16 @@ def _explain(error: yaml.YAMLError) -> tuple[str, int]:
     return f"the frontmatter does not parse: {error}", 0
 
 
+def _at(mark: yaml.Mark | yaml.CMark | None) -> int:  # type: ignore[name-defined]
+    return 0 if mark is None else mark.index
+
+
 class _Open:
     """A mapping or list being read."""
 
     def __init__(self, value: dict[str, object] | list[object], event: yaml.Event) -> None:
         self.value = value
-        self.start = event.start_mark.index
+        self.start = _at(event.start_mark)
         self.is_flow = bool(getattr(event, "flow_style", False))
         self.key: str | None = None
         self.key_start = 0
@@ -142,32 +157,36 @@ class _Reader:
             if isinstance(event, yaml.DocumentStartEvent):
                 self.n_documents += 1
                 if self.n_documents > 1:
-                    raise _NotSimple("the frontmatter holds more than one document", event.start_mark.index)
+                    raise _NotSimple(_at(event.start_mark), "the frontmatter holds more than one document")
             elif isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
                 self._open(event)
             elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
                 done = self.stack.pop()
-                end = event.end_mark.index if done.is_flow else event.start_mark.index
+                end = _at(event.end_mark) if done.is_flow else _at(event.start_mark)
                 self._take(_Done(done.value, done.start, end, done.items, done.is_flow))
             elif isinstance(event, yaml.ScalarEvent):
                 if event.anchor:
                     self.anchors[event.anchor] = event.value
-                self._take(_Done(event.value, event.start_mark.index, event.end_mark.index, {}, is_flow=False))
+                self._take(_Done(event.value, _at(event.start_mark), _at(event.end_mark), {}, is_flow=False))
             elif isinstance(event, yaml.AliasEvent):
                 if event.anchor not in self.anchors:
-                    raise _NotSimple(f"the frontmatter refers to *{event.anchor}: write the value out", event.start_mark.index)
-                self._take(_Done(self.anchors[event.anchor], event.start_mark.index, event.end_mark.index, {}, is_flow=True))
+                    raise _NotSimple(
+                        _at(event.start_mark), f"the frontmatter refers to *{event.anchor}: write the value out"
+                    )
+                self._take(
+                    _Done(self.anchors[event.anchor], _at(event.start_mark), _at(event.end_mark), {}, is_flow=True)
+                )
         return self.values, self.keys
 
     def _open(self, event: yaml.MappingStartEvent | yaml.SequenceStartEvent) -> None:
-        at = event.start_mark.index
+        at = _at(event.start_mark)
         is_mapping = isinstance(event, yaml.MappingStartEvent)
         if not self.stack and (not is_mapping or event.flow_style):
-            raise _NotSimple("the frontmatter must be `key: value` lines", at)
+            raise _NotSimple(at, "the frontmatter must be `key: value` lines")
         if len(self.stack) >= _MAX_DEPTH:
-            raise _NotSimple("the frontmatter is nested too deeply", at)
+            raise _NotSimple(at, "the frontmatter is nested too deeply")
         if self.stack and isinstance(self.stack[-1].value, dict) and self.stack[-1].key is None:
-            raise _NotSimple("a key of the frontmatter is not text", at)
+            raise _NotSimple(at, "a key of the frontmatter is not text")
         self.stack.append(_Open({} if is_mapping else [], event))
 
     def _take(self, done: _Done) -> None:
@@ -194,16 +213,16 @@ class _Reader:
 
     def _key(self, parent: _Open, done: _Done) -> None:
         if not isinstance(done.value, str):
-            raise _NotSimple("a key of the frontmatter is not text", done.start)
+            raise _NotSimple(done.start, "a key of the frontmatter is not text")
         if done.value in cast("dict[str, object]", parent.value):
-            raise _NotSimple(f"the frontmatter has the key {done.value!r} twice", done.start)
+            raise _NotSimple(done.start, f"the frontmatter has the key {done.value!r} twice")
         parent.key, parent.key_start = done.value, done.start
 
     def _finish(self, done: _Done) -> None:
         if isinstance(done.value, dict):
             self.values = done.value
         elif done.value != "":
-            raise _NotSimple("the frontmatter must be `key: value` lines", done.start)
+            raise _NotSimple(done.start, "the frontmatter must be `key: value` lines")
 
     def _trimmed(self, start: int, end: int) -> int:
         while end > start and self.source[end - 1] in " \t\r\n":

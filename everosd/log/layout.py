@@ -31,13 +31,19 @@ _HASH_HEX_CHARS = 16
 _UNSAFE = frozenset('/\\<>:"|?*%~\u2028\u2029\ufeff')
 _SHORTENED = re.compile(r"~[0-9a-f]{16}$")
 _PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
-_RESERVED_ON_WINDOWS = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9\u00b9\u00b2\u00b3]) *(?:\.|$)", re.IGNORECASE)
+_RESERVED_ON_WINDOWS = re.compile(
+    r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9\u00b9\u00b2\u00b3]) *(?:\.|$)", re.IGNORECASE
+)
 _SCOPE_ID = re.compile(r"[a-zA-Z0-9_.@+-]+")
 _RESERVED_SCOPE_IDS = frozenset((".index", ".tmp", ".lock", ".cache", "default_app", "default_project"))
 _DATE = re.compile(r"(?<!\d)(\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01]))(?!\d)")
 _PART = re.compile(r"\.part(\d{1,6})\.md$")
-_LEFTOVER = re.compile(r"^\.|^4913$|~$|^#.*#$|\.tmp(?:\.[^.]*)*$|\.sw[a-p]x?$|\.(?:bak|orig|part|crdownload)$", re.IGNORECASE)
-_CONFLICT = re.compile(r"\.sync-conflict-|\([^()]*\bconflict(?:ed)?[ _-]+cop(?:y|ies)\b[^()]*\)|_conflict-\d{8}", re.IGNORECASE)
+_LEFTOVER = re.compile(
+    r"^\.|^4913$|~$|^#.*#$|\.tmp(?:\.[^.]*)*$|\.sw[a-p]x?$|\.(?:bak|orig|part|crdownload)$", re.IGNORECASE
+)
+_CONFLICT = re.compile(
+    r"\.sync-conflict-|\([^()]*\bconflict(?:ed)?[ _-]+cop(?:y|ies)\b[^()]*\)|_conflict-\d{8}", re.IGNORECASE
+)
 _OWNER_FOLDERS: dict[str, types.OwnerType] = {"users": "user", "agents": "agent", "sessions": "session"}
 _N_OWNER_PARTS = 4
 """`<app>/<project>/users/<id>`."""
@@ -75,7 +81,7 @@ def encode(id_: str, *, fold_case: bool = False) -> str:
     """
     text = types.nfc(id_)
     if not text or any("\ud800" <= char <= "\udfff" for char in text):
-        raise errors.RequestError("an id must be text and not empty")
+        raise _refused("id", reason="must be text and not empty")
     reserved = _RESERVED_ON_WINDOWS.match(text) is not None
     out: list[str] = []
     was_encoded = False
@@ -116,7 +122,9 @@ def decode(segment: str) -> str:
 
 def _is_plain(segment: str) -> bool:
     """Whether a shortened segment is one that `encode` could have written."""
-    return not segment.startswith((".", " ")) and not any(char in _UNSAFE - {"%", "~"} or _is_control(char) for char in segment)
+    return not segment.startswith((".", " ")) and not any(
+        char in _UNSAFE - {"%", "~"} or _is_control(char) for char in segment
+    )
 
 
 def _decode_run(match: re.Match[str]) -> str:
@@ -124,6 +132,10 @@ def _decode_run(match: re.Match[str]) -> str:
         return urllib.parse.unquote_to_bytes(match[0]).decode()
     except UnicodeDecodeError:
         return match[0]  # by hand: not something that `encode` writes
+
+
+def _refused(field: str, reason: str) -> errors.RequestError:
+    return errors.RequestError(reason, field=field)
 
 
 def is_case_insensitive(root: Path) -> bool:
@@ -149,20 +161,20 @@ def check_scope_id(value: str, field: str) -> str:
     text = types.nfc(value)
     leaf = field.rpartition(".")[2]
     if not 1 <= len(text) <= MAX_ID_CHARS:
-        raise errors.RequestError(f"must have 1 to {MAX_ID_CHARS} characters", field=field)
+        raise _refused(field, f"must have 1 to {MAX_ID_CHARS} characters")
     if any(_is_control(char) or char in "\u2028\u2029" or "\ud800" <= char <= "\udfff" for char in text):
-        raise errors.RequestError("must not hold control characters", field=field)
+        raise _refused(field, "must not hold control characters")
     plain = urllib.parse.unquote(text)
     if any(char in form for char in "/\\" for form in (text, plain)) or plain.strip(". ") == "":
-        raise errors.RequestError("must not be a path", field=field)
+        raise _refused(field, "must not be a path")
     if _SHORTENED.search(text):
-        raise errors.RequestError("must not end like a shortened name (~ and 16 hex digits)", field=field)
+        raise _refused(field, "must not end like a shortened name (~ and 16 hex digits)")
     if leaf in ("app_id", "project_id"):
         folded = text.casefold()
         if _SCOPE_ID.fullmatch(text) is None:
-            raise errors.RequestError("may hold only letters, digits and _ . @ + -", field=field)
+            raise _refused(field, "may hold only letters, digits and _ . @ + -")
         if folded in _RESERVED_SCOPE_IDS or folded.endswith(".toml"):
-            raise errors.RequestError("is a reserved name", field=field)
+            raise _refused(field, "is a reserved name")
     return text
 
 
@@ -174,9 +186,9 @@ def check_session_id(value: str, field: str = "session_id") -> str:
     """
     text = types.nfc(value)
     if not 1 <= len(text) <= MAX_ID_CHARS:
-        raise errors.RequestError(f"must have 1 to {MAX_ID_CHARS} characters", field=field)
+        raise _refused(field, f"must have 1 to {MAX_ID_CHARS} characters")
     if any("\ud800" <= char <= "\udfff" for char in text):
-        raise errors.RequestError("must be valid text", field=field)
+        raise _refused(field, "must be valid text")
     return text
 
 
@@ -188,12 +200,12 @@ def check_memory_path(value: str, field: str = "path") -> str:
     """
     text = types.nfc(value).strip("/")
     if not 1 <= len(text) <= MAX_MEMORY_PATH_CHARS:
-        raise errors.RequestError(f"must have 1 to {MAX_MEMORY_PATH_CHARS} characters", field=field)
+        raise _refused(field, f"must have 1 to {MAX_MEMORY_PATH_CHARS} characters")
     parts = text.split("/")
     if any(not part.strip(". ") for part in parts):
-        raise errors.RequestError("must not have empty, . or .. parts", field=field)
+        raise _refused(field, "must not have empty, . or .. parts")
     if any(_is_control(char) or "\ud800" <= char <= "\udfff" for char in text):
-        raise errors.RequestError("must not hold control characters", field=field)
+        raise _refused(field, "must not hold control characters")
     return text
 
 
@@ -372,5 +384,7 @@ class Layout:
             raise errors.LogError(path, "is not a path below the memory root")
         root = Path(os.path.realpath(self.root))
         if not Path(os.path.realpath(root / path)).is_relative_to(root):
-            raise errors.LogError(path, "leads out of the memory root", hint="remove the link, or point the root at its target")
+            raise errors.LogError(
+                path, "leads out of the memory root", hint="remove the link, or point the root at its target"
+            )
         return self.root / path

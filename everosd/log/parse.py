@@ -31,7 +31,7 @@ _STRUCTURE = re.compile(
     re.IGNORECASE,
 )
 _STRUCTURE_FIRST = re.compile(_STRUCTURE.pattern.removeprefix("\\n"), re.IGNORECASE)
-_SECTION = re.compile(r"(?:\A|(?<=\n)) {0,3}###[ \t]+(\S[^\n]*)(?:\n|\Z)")
+_SECTION = re.compile(r"(?:\A|(?<=\n)) {0,3}###[ \t]+([^ \t\n][^\n]*)(?:\n|\Z)")
 _FIELD = re.compile(r"\*\*([a-z][a-z0-9_]{0,63})\*\*:[ \t]*([^\n]*)(?:\n|\Z)")
 _BLANKS = re.compile(r"(?:[ \t]*\n)*")
 _HEADING = re.compile(r" {0,3}(#{1,2})[ \t]+([^\n]*)(?:\n|\Z)")
@@ -41,10 +41,22 @@ _BLANK = re.compile(r"[ \t\r\n]*")
 _RULES = re.compile(r"[-*_=\s]*")
 _MAX_FENCES_TRIED = 64
 """Keeps a file of nothing but fences from costing the square of its size."""
-_SINGLE_HEADING = re.compile(r"(?:\A|(?<=\n)) {0,3}##[ \t]+(\S[^\n]*)(?:\n|\Z)")
+_SINGLE_HEADING = re.compile(r"(?:\A|(?<=\n)) {0,3}##[ \t]+([^ \t\n][^\n]*)(?:\n|\Z)")
 
 FILE_KEYS = frozenset(
-    ("id", "type", "file_type", "schema_version", "user_id", "agent_id", "track", "date", "entry_count", "last_appended_at", "deprecated_entries"),
+    (
+        "id",
+        "type",
+        "file_type",
+        "schema_version",
+        "user_id",
+        "agent_id",
+        "track",
+        "date",
+        "entry_count",
+        "last_appended_at",
+        "deprecated_entries",
+    ),
 )
 """Frontmatter keys that speak of the file; in the single-entry form the others are the entry's fields."""
 _FIELD_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
@@ -102,7 +114,9 @@ class Parsed(msgspec.Struct, frozen=True, kw_only=True):
     """Frontmatter or bytes do not parse: the file must not be rewritten. What can be read is in `entries`."""
 
 
-def parse(path: types.RelPath, data: bytes, place: layout.Place, *, timezone: zoneinfo.ZoneInfo | None = None) -> Parsed:
+def parse(
+    path: types.RelPath, data: bytes, place: layout.Place, *, timezone: zoneinfo.ZoneInfo | None = None
+) -> Parsed:
     """Read a file of the log. Never raises, whatever the bytes are.
 
     Args:
@@ -124,12 +138,16 @@ def derived_id(place: layout.Place, heading: str, nth: int) -> str:
     """Return the id of hand-written text, from owner, file, date, heading and how often it had that heading before."""
     date = place.date or layout.UNKNOWN_DATE
     # Files without the usual name share a date: without the name their first paragraphs would share an id.
-    where = "\0".join((place.owner.type, place.owner.id, date, place.memory_type, place.memory_path, place.name, heading, str(nth)))
+    where = "\0".join(
+        (place.owner.type, place.owner.id, date, place.memory_type, place.memory_path, place.name, heading, str(nth))
+    )
     prefix = kinds.BY_NAME[place.kind].prefix
     return f"{prefix}_{date.replace('-', '')}_h{hashlib.blake2b(where.encode('utf-8', 'surrogatepass'), digest_size=4).hexdigest()}"
 
 
-def parse_entry(kind: str, entry_id: str, raw: str, *, form: entries.Form = "marked", line: int = 0, nth: int = 0) -> entries.Entry:
+def parse_entry(
+    kind: str, entry_id: str, raw: str, *, form: entries.Form = "marked", line: int = 0, nth: int = 0
+) -> entries.Entry:
     """Take the text of one entry apart; `raw` is what `Entry.raw` holds. Never raises."""
     if form == "whole":
         return _whole(kind, entry_id, raw, line)
@@ -192,7 +210,10 @@ def _sections(raw: str, at: int, row: kinds.Kind) -> tuple[str, tuple[tuple[str,
 def _whole(kind: str, entry_id: str, raw: str, line: int) -> entries.Entry:
     """Read a file that is one entry: its frontmatter as fields (lists and maps as JSON), its body as text."""
     head = frontmatter.read(raw)
-    fields = {key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for key, value in head.values.items()}
+    fields = {
+        key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for key, value in head.values.items()
+    }
     return entries.Entry(
         kind=kind,
         id=entry_id,
@@ -266,7 +287,11 @@ class _Reader:
             frontmatter=head,
             entries=tuple(self.entries),
             spans=tuple(self.spans),
-            deprecated={k: v.strip() for k, v in deprecated.items() if isinstance(v, str) and v.strip() not in ("", "null", "~")} if isinstance(deprecated, dict) else {},
+            deprecated={
+                k: v.strip() for k, v in deprecated.items() if isinstance(v, str) and v.strip() not in ("", "null", "~")
+            }
+            if isinstance(deprecated, dict)
+            else {},
             stamp=head.text("last_appended_at"),
             entry_count=frontmatter.number(head.values.get("entry_count")),
             ids=frozenset(self.ids),
@@ -316,7 +341,9 @@ class _Reader:
             self.place = msgspec.structs.replace(self.place, date=layout.UNKNOWN_DATE)
         value = head.values.get("deprecated_entries", "")
         if not isinstance(value, dict) and value not in ("", "null", "~"):
-            self._warn(head.keys["deprecated_entries"].start, "deprecated_entries is not a list of `old id: new id` lines")
+            self._warn(
+                head.keys["deprecated_entries"].start, "deprecated_entries is not a list of `old id: new id` lines"
+            )
 
     def _complete_owner(self, head: frontmatter.Frontmatter) -> None:
         owner = self.place.owner
@@ -330,12 +357,21 @@ class _Reader:
                 self.place = msgspec.structs.replace(self.place, owner=msgspec.structs.replace(owner, id=written))
                 return
         if written != owner.id:
-            self._warn(head.keys[key].start, f"{key} is {written!r}, but the file lies in the folder of {owner.id!r}: the folder holds")
+            self._warn(
+                head.keys[key].start,
+                f"{key} is {written!r}, but the file lies in the folder of {owner.id!r}: the folder holds",
+            )
 
     def _whole_file(self, head: frontmatter.Frontmatter) -> None:
         name = f"skill_{self.place.name}" if self.kind.folder else f"profile_{self.place.owner.id}"
         entry_id = head.text("id").strip() or name
-        self._add(self.text, entry_id, Span(start=0, end=len(self.text), has_open=False, has_close=False), "whole", self.kind.name)
+        self._add(
+            self.text,
+            entry_id,
+            Span(start=0, end=len(self.text), has_open=False, has_close=False),
+            "whole",
+            self.kind.name,
+        )
 
     def _warn(self, at: int, reason: str) -> None:
         self.warnings.append(Warning(line=self._line(at), reason=reason))
@@ -357,7 +393,9 @@ class _Reader:
         if not self.is_clean:
             bad = _UNREADABLE.search(self.text, span.start, span.end)
             if bad is not None:
-                self._warn(bad.start(), f"{entry_id} holds bytes that are no UTF-8: it is left out until they are mended")
+                self._warn(
+                    bad.start(), f"{entry_id} holds bytes that are no UTF-8: it is left out until they are mended"
+                )
                 self.quarantined.append(entry_id)
                 return
             if "\0" in raw:
@@ -382,7 +420,9 @@ class _Reader:
         tokens = self.tokens
         self.opens = [at for at, token in enumerate(tokens) if token.what == "open"]
         self.fences = [at for at, token in enumerate(tokens) if token.what == "fence"]
-        self.closers = {char: [at for at in self.fences if tokens[at].text[0] == char and not tokens[at].rest] for char in "`~"}
+        self.closers = {
+            char: [at for at in self.fences if tokens[at].text[0] == char and not tokens[at].rest] for char in "`~"
+        }
         self.closes = {}
         for at, token in enumerate(tokens):
             if token.what == "close":
@@ -416,7 +456,7 @@ class _Reader:
         return ordered[found] if found < len(ordered) else None
 
     def _body(self, head: frontmatter.Frontmatter) -> None:
-        """Walk the tokens: text outside markers, an entry, text outside markers, …"""
+        """Walk the tokens: text outside markers, an entry, and so on to the end."""
         at, gap_start = 0, head.end
         # What follows a frontmatter that is never closed is YAML, not somebody's paragraph.
         is_text = not (head.error and head.inner_end == head.inner_start)
@@ -424,7 +464,12 @@ class _Reader:
             upto, hidden = self._gap_end(at)
             gap_end = self.tokens[upto].start if upto < len(self.tokens) else len(self.text)
             if gap_end > gap_start:
-                self._gap(gap_start, gap_end, [token for n, token in enumerate(self.tokens[at:upto], at) if n not in hidden], is_text=is_text)
+                self._gap(
+                    gap_start,
+                    gap_end,
+                    [token for n, token in enumerate(self.tokens[at:upto], at) if n not in hidden],
+                    is_text=is_text,
+                )
             if upto == len(self.tokens):
                 return
             at, gap_start = self._entry(upto)
@@ -442,7 +487,7 @@ class _Reader:
         return at, hidden
 
     def _hides(self, at: int, closer: int) -> bool:
-        """Whether a fence outside entries really ends at `closer`: not if an entry opens in it and closes behind it."""
+        """Return whether a fence outside entries ends at `closer`, and does not with an entry reaching over its end."""
         first = bisect.bisect_right(self.opens, at)
         last = bisect.bisect_left(self.opens, closer)
         for opened in self.opens[first:last]:
@@ -459,14 +504,23 @@ class _Reader:
         is_closed = stop is not None and stop.what == "close"
         inner_end = len(self.text) if stop is None else stop.start
         span_end = stop.end if stop is not None and is_closed else inner_end
-        if not is_closed:
-            self._warn(token.start, f"{token.text} has no closing marker: it ends where the next entry starts, or with the file")
-        elif stop is not None and stop.text != token.text:
+        if stop is None or not is_closed:
+            self._warn(
+                token.start,
+                f"{token.text} has no closing marker: it ends where the next entry starts, or with the file",
+            )
+        elif stop.text != token.text:
             self._warn(stop.start, f"the closing marker of {token.text} says {stop.text}")
         known = types.ENTRY_ID.fullmatch(token.text)
         if known is None or known["prefix"] != self.kind.prefix:
             self._warn(token.start, f"{token.text} is not an id of this kind ({self.kind.prefix}_<date>_<number>)")
-        self._add(self.text[token.end : inner_end], token.text, Span(start=token.start, end=span_end, has_close=is_closed), "marked", self.kind.name)
+        self._add(
+            self.text[token.end : inner_end],
+            token.text,
+            Span(start=token.start, end=span_end, has_close=is_closed),
+            "marked",
+            self.kind.name,
+        )
         return (end + 1 if is_closed else end), span_end
 
     def _entry_end(self, at: int) -> int:
@@ -499,7 +553,11 @@ class _Reader:
         for close in mine:
             begin = _BLANK.match(self.text, self.tokens[close].end).end()  # type: ignore[union-attr]  # matches the empty text
             following = close + 1
-            if begin >= len(self.text) or (following < len(self.tokens) and self.tokens[following].what == "open" and self.tokens[following].start <= begin):
+            if begin >= len(self.text) or (
+                following < len(self.tokens)
+                and self.tokens[following].what == "open"
+                and self.tokens[following].start <= begin
+            ):
                 return close
         return mine[-1] if mine else stop
 
@@ -518,7 +576,7 @@ class _Reader:
         for token in tokens:
             if token.what == "fence":
                 continue
-            is_id = token.what == "heading" and self._is_own_id(token)
+            is_id = self._is_own_id(token)
             own = heading if heading is not None and self._is_own_id(heading) else None
             if token.what == "heading" and own is not None and not is_id:
                 continue  # a heading inside the entry's content
@@ -530,6 +588,7 @@ class _Reader:
         self._block(block, end, heading, closed_at=None, is_text=is_text)
 
     def _is_own_id(self, token: _Token) -> bool:
+        """Whether the token is `## <entry id>` of this kind."""
         known = types.ENTRY_ID.fullmatch(token.text)
         return known is not None and known["prefix"] == self.kind.prefix and token.rest == "##"
 
@@ -540,7 +599,12 @@ class _Reader:
         if heading is not None and self._is_own_id(heading):
             self._warn(start, f"{heading.text} has no opening marker")
             self.ids.add(heading.text)
-            span = Span(start=start, end=self._text_end(start, end) if closed_at is None else closed_at, has_open=False, has_close=closed_at is not None)
+            span = Span(
+                start=start,
+                end=self._text_end(start, end) if closed_at is None else closed_at,
+                has_open=False,
+                has_close=closed_at is not None,
+            )
             self._add(inner, heading.text, span, "headed", self.kind.name)
             return
         if not inner.strip() or not is_text:
@@ -586,10 +650,20 @@ class _Reader:
         if first is None or first[1].strip().casefold() not in known:
             return False
         written = head.text("entry_id") or head.text("id")
-        entry_id = written if (match := types.ENTRY_ID.fullmatch(written)) and match["prefix"] == self.kind.prefix else self._hand_id("")
+        entry_id = (
+            written
+            if (match := types.ENTRY_ID.fullmatch(written)) and match["prefix"] == self.kind.prefix
+            else self._hand_id("")
+        )
         preamble, sections = _single_sections(body, known, self.kind.sections[-1].casefold())
         raw = escape.raw_text(self.kind, entry_id, fields=single_fields(head), preamble=preamble, sections=sections)
-        self._add(raw, entry_id, Span(start=head.start, end=len(self.text), has_open=False, has_close=False), "single", self.kind.name)
+        self._add(
+            raw,
+            entry_id,
+            Span(start=head.start, end=len(self.text), has_open=False, has_close=False),
+            "single",
+            self.kind.name,
+        )
         return True
 
 

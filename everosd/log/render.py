@@ -57,19 +57,36 @@ def inner_text(entry: entries.Entry) -> str:
 
 def _says(entry: entries.Entry) -> bool:
     """Whether the entry's raw text holds what its other fields say, and cannot end it early."""
-    if entry.form == "whole" or escape.strip_blank_lines(entry.raw) != entry.raw or "\r" in entry.raw or "\0" in entry.raw:
+    if (
+        entry.form == "whole"
+        or escape.strip_blank_lines(entry.raw) != entry.raw
+        or "\r" in entry.raw
+        or "\0" in entry.raw
+    ):
         return False
     read = parse.parse_entry(entry.kind, entry.id, entry.raw)
-    if (read.fields, read.heading, read.preamble, read.sections) != (entry.fields, entry.heading, entry.preamble, entry.sections):
+    if (read.fields, read.heading, read.preamble, read.sections) != (
+        entry.fields,
+        entry.heading,
+        entry.preamble,
+        entry.sections,
+    ):
         return False
     if _MARKER_LIKE.search(entry.raw) is None:
         return True
     # Markers in a fence are text only while the fence is whole: ask the reader, once with an entry behind it.
     marked = f"{open_marker(entry.id)}\n{entry.raw}\n{close_marker(entry.id)}\n"
     row = kinds.BY_NAME[entry.kind]
-    place = layout.Place(owner=types.Owner(app="", project="", type=row.owners[0], id=""), kind=entry.kind, date=layout.UNKNOWN_DATE)
-    for after in ("", f"{open_marker(f'{row.prefix}_00000000_0')}\n```\n~~~\n{close_marker(f'{row.prefix}_00000000_0')}\n"):
-        found = parse.parse(types.RelPath(""), (marked + after).encode("utf-8", "surrogatepass"), place, timezone=None).entries
+    place = layout.Place(
+        owner=types.Owner(app="", project="", type="user", id=""), kind=entry.kind, date=layout.UNKNOWN_DATE
+    )
+    for after in (
+        "",
+        f"{open_marker(f'{row.prefix}_00000000_0')}\n```\n~~~\n{close_marker(f'{row.prefix}_00000000_0')}\n",
+    ):
+        found = parse.parse(
+            types.RelPath(""), (marked + after).encode("utf-8", "surrogatepass"), place, timezone=None
+        ).entries
         if not found or found[0].raw != entry.raw or len(found) != (2 if after else 1):
             return False
     return True
@@ -195,7 +212,9 @@ def rewritten(
             line=parsed.error.line,
             hint=f"correct {parsed.path} and save it; what is new goes to another file of that day until then",
         )
-    return _Rewrite(parsed, tuple(appended), dict(deprecated or {}), undeprecated, stamp).run(replaced or {}, frozenset(removed), adopt=adopt)
+    return _Rewrite(parsed, tuple(appended), dict(deprecated or {}), undeprecated, stamp).run(
+        replaced or {}, frozenset(removed), adopt=adopt
+    )
 
 
 class _Rewrite:
@@ -209,7 +228,13 @@ class _Rewrite:
         undeprecated: Collection[str],
         stamp: str,
     ) -> None:
-        self.parsed, self.appended, self.deprecated, self.undeprecated, self.stamp = parsed, appended, deprecated, undeprecated, stamp
+        self.parsed, self.appended, self.deprecated, self.undeprecated, self.stamp = (
+            parsed,
+            appended,
+            deprecated,
+            undeprecated,
+            stamp,
+        )
         self.text, self.newline, self.head = parsed.text, parsed.newline, parsed.frontmatter
         self.edits: list[tuple[int, int, str]] = []
         self.expected: dict[str, object] = dict(self.head.values)
@@ -268,7 +293,9 @@ class _Rewrite:
 
     def _deprecate_in_new_head(self) -> None:
         if self.deprecated:
-            self._edit(0, 0, self._lines("deprecated_entries:", *(_item(old, new) for old, new in self.deprecated.items())))
+            self._edit(
+                0, 0, self._lines("deprecated_entries:", *(_item(old, new) for old, new in self.deprecated.items()))
+            )
 
     def _deprecate(self) -> None:
         """Add to and take from `deprecated_entries`, line by line."""
@@ -281,15 +308,29 @@ class _Rewrite:
         after = {key: text for key, text in before.items() if key not in gone} | added
         key = self.head.keys.get("deprecated_entries")
         if key is not None and not isinstance(value, dict) and value not in ("", "null", "~"):
-            raise errors.WriteRefused(self.parsed.path, "deprecated_entries is not a list of `old id: new id` lines", hint=f"correct {self.parsed.path}")
+            raise errors.WriteRefused(
+                self.parsed.path,
+                "deprecated_entries is not a list of `old id: new id` lines",
+                hint=f"correct {self.parsed.path}",
+            )
         self.expected.pop("deprecated_entries", None)
         if after:
             self.expected["deprecated_entries"] = after
         indent = self._indent()
         if key is None:
-            self._edit(self.head.inner_end, self.head.inner_end, self._lines(f"{indent}deprecated_entries:", *(_item(old, new, indent + "  ") for old, new in added.items())))
+            self._edit(
+                self.head.inner_end,
+                self.head.inner_end,
+                self._lines(
+                    f"{indent}deprecated_entries:", *(_item(old, new, indent + "  ") for old, new in added.items())
+                ),
+            )
         elif not key.items:
-            self._edit(key.value_start, key.value_end, "".join(self.newline + _item(old, str(new), indent + "  ") for old, new in after.items()))
+            self._edit(
+                key.value_start,
+                key.value_end,
+                "".join(self.newline + _item(old, str(new), indent + "  ") for old, new in after.items()),
+            )
         elif not after:
             self._edit(self._line_start(key.start), self._line_end(key.value_end), "")
         else:
@@ -319,7 +360,11 @@ class _Rewrite:
                 self._edit(span.start, span.end, "")
             elif entry.id in replaced and entry.nth == 0:
                 new = replaced[entry.id]
-                text = whole_text(new).replace("\n", self.newline) if entry.form == "whole" else entry_text(new, self.newline)
+                text = (
+                    whole_text(new).replace("\n", self.newline)
+                    if entry.form == "whole"
+                    else entry_text(new, self.newline)
+                )
                 self._edit(span.start, span.end, text)
             elif adopt and entry.form != "whole":
                 if not span.has_open:
@@ -352,8 +397,16 @@ class _Rewrite:
         if not self.appended:
             return
         end = len(self.text)
-        is_broken = bool(self.text) and not self.text.endswith("\n") and not any(edit[2].endswith("\n") and edit[1] == end for edit in self.edits)
-        self._edit(end, end, (self.newline if is_broken else "") + "".join(entry_text(entry, self.newline) for entry in self.appended))
+        is_broken = (
+            bool(self.text)
+            and not self.text.endswith("\n")
+            and not any(edit[2].endswith("\n") and edit[1] == end for edit in self.edits)
+        )
+        self._edit(
+            end,
+            end,
+            (self.newline if is_broken else "") + "".join(entry_text(entry, self.newline) for entry in self.appended),
+        )
 
     def _result(self) -> bytes:
         """Apply the edits; refuse what would not read back as meant."""
@@ -361,7 +414,11 @@ class _Rewrite:
         at = 0
         for start, end, text in sorted(self.edits, key=lambda edit: edit[:2]):
             if start < at:
-                raise errors.WriteRefused(self.parsed.path, "two changes overlap", hint=f"put every key of the frontmatter of {self.parsed.path} on a line of its own")
+                raise errors.WriteRefused(
+                    self.parsed.path,
+                    "two changes overlap",
+                    hint=f"put every key of the frontmatter of {self.parsed.path} on a line of its own",
+                )
             pieces += (self.text[at:start], text)
             at = end
         pieces.append(self.text[at:])

@@ -25,13 +25,32 @@ _NULLS = ("", "null", "None", "~")
 _TITLE_SECTION = "subject"
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _INTEGER = re.compile(r"-?\d{1,17}", re.ASCII)
-_BOOKKEEPING = frozenset(("sources", "read_from", "mode", "source_count", "report_id", "check", "owner_type", "app_id", "project_id"))
-"""Fields of a narrative that say where it came from: no text that anyone looks for."""
-_TIMES = {"profile": ("timestamp", "profile_timestamp_ms", "updated_at"), "agent_skill": ("timestamp", "updated_at", "created_at")}
-_TECHNICAL = frozenset(
-    ("id", "type", "file_type", "schema_version", "user_id", "agent_id", "track", "entry_count", "last_appended_at", "profile_timestamp_ms")
-    + ("created_at", "updated_at", "confidence", "maturity_score", "source_case_ids", "cluster_id", "timestamp"),
+_BOOKKEEPING = frozenset(
+    ("sources", "read_from", "mode", "source_count", "report_id", "check", "owner_type", "app_id", "project_id")
 )
+"""Fields of a narrative that say where it came from: no text that anyone looks for."""
+_TIMES = {
+    "profile": ("timestamp", "profile_timestamp_ms", "updated_at"),
+    "agent_skill": ("timestamp", "updated_at", "created_at"),
+}
+_TECHNICAL = frozenset(
+    (
+        *(
+            "id",
+            "type",
+            "file_type",
+            "schema_version",
+            "user_id",
+            "agent_id",
+            "track",
+            "entry_count",
+            "last_appended_at",
+        ),
+        *("profile_timestamp_ms", "created_at", "updated_at", "confidence", "maturity_score", "source_case_ids"),
+        *("cluster_id", "timestamp"),
+    ),
+)
+"""Frontmatter of whole files that nobody searches for."""
 _MAX_SECONDS_DIGITS = 10
 """An integer of more digits is milliseconds, as in the HTTP contract."""
 
@@ -81,7 +100,9 @@ def _hand(entry: entries.Entry, row: kinds.Kind, names: set[str], values: dict[s
     if entry.heading and "subject" in names and not values.get("subject"):
         values["subject"] = entry.heading
     last = _snake(row.sections[-1])
-    if not any(_snake(title) == last for title, _ in entry.sections) and (entry.preamble or entry.form == "hand" or entry.heading):
+    if not any(_snake(title) == last for title, _ in entry.sections) and (
+        entry.preamble or entry.form == "hand" or entry.heading
+    ):
         own = {_snake(title) for title in row.sections}
         rest = [f"### {title}\n{text}".rstrip() for title, text in entry.sections if _snake(title) not in own]
         text = "\n\n".join(part for part in (entry.preamble, *rest) if part)
@@ -238,11 +259,15 @@ def record(entry: entries.Entry, place: layout.Place, tz: zoneinfo.ZoneInfo) -> 
             warnings.append(f"expires_at {written[:60]!r} is no time: the entry does not expire")
     owner_id = fields.get("owner_id", "")
     if entry.form != "whole" and owner_id and types.nfc(owner_id) != place.owner.id and not place.is_shortened:
-        warnings.append(f"owner_id is {owner_id[:60]!r}, but the file belongs to {place.owner.id[:60]!r}: the file holds")
+        warnings.append(
+            f"owner_id is {owner_id[:60]!r}, but the file belongs to {place.owner.id[:60]!r}: the file holds"
+        )
     memory_type, memory_path = _memory(entry, place, warnings)
     session_id = fields.get("session_id", "")
     return Fields(
-        session_id=(place.owner.id if place.owner.type == "session" else None) if session_id in _NULLS else types.nfc(session_id),
+        session_id=(place.owner.id if place.owner.type == "session" else None)
+        if session_id in _NULLS
+        else types.nfc(session_id),
         timestamp_us=file_date_us(place, tz) if when is None else when,
         parent_type=fields.get("parent_type", ""),
         parent_id=fields.get("parent_id", ""),
@@ -261,7 +286,9 @@ def _memory(entry: entries.Entry, place: layout.Place, warnings: list[str]) -> t
         return "", ""
     written_path = types.nfc(entry.fields.get("path", "")).strip("/")
     if written_path and written_path != place.memory_path:
-        warnings.append(f"path is {written_path[:60]!r}, but the file lies in {place.memory_path[:60]!r}: the folder holds")
+        warnings.append(
+            f"path is {written_path[:60]!r}, but the file lies in {place.memory_path[:60]!r}: the folder holds"
+        )
     written = entry.fields.get("memory_type", "").strip().casefold()
     if written in layout.MEMORY_TYPES:
         return written, place.memory_path
