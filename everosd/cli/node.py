@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import time
 import urllib.parse
 from collections.abc import AsyncIterator
@@ -57,6 +58,7 @@ class Alone:
         Raises:
             LockHeld: a daemon has started meanwhile.
         """
+        importlib.import_module("everosd.api.http")  # here, because an import would hold up the loop
         return asyncio.run(self._call(method, path, body, on_line))
 
     async def _call(self, method: str, path: str, body: object, on_line: client.LineSink | None) -> client.Answer:
