@@ -157,7 +157,7 @@ async def _parts(settings: config.Config, clock: clocks.Clock) -> AsyncIterator[
         stack.push_async_callback(cascade.close)
         await words.open()
         finder = query.Search(reader, words, clock)
-        stack.callback(finder.close)
+        stack.push_async_callback(asyncio.to_thread, finder.close)
         yield Node(
             config=settings,
             clock=clock,
