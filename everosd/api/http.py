@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import litestar
 import structlog
-from litestar import exceptions, handlers
+from litestar import exceptions, handlers, response
 from litestar.types import Receive, Scope, Send
 
 from everosd.api import admin, guard, health, memory, metrics, openapi, reply, schema, services
@@ -73,18 +74,31 @@ def _api_routes(answers: memory.Memory, work: admin.Admin) -> list[litestar.Rout
         litestar.Router(
             prefix,
             route_handlers=[
-                handlers.post("/memory/search", status_code=200)(answers.search),
-                handlers.post("/memory/get", status_code=200)(answers.get),
-                handlers.get("/entries/{entry_id:path}")(answers.entry),
-                handlers.get("/admin/status")(work.status),
-                handlers.post("/admin/rebuild", status_code=200)(work.rebuild),
-                handlers.post("/admin/verify", status_code=200)(work.verify),
-                handlers.post("/admin/adopt", status_code=200)(work.adopt),
-                handlers.post("/admin/reconcile", status_code=200)(work.reconcile),
+                handlers.post("/memory/search", status_code=200)(_handler(answers.search)),
+                handlers.post("/memory/get", status_code=200)(_handler(answers.get)),
+                handlers.get("/entries/{entry_id:path}")(_handler(answers.entry)),
+                handlers.get("/admin/status")(_handler(work.status)),
+                handlers.post("/admin/rebuild", status_code=200)(_handler(work.rebuild)),
+                handlers.post("/admin/verify", status_code=200)(_handler(work.verify)),
+                handlers.post("/admin/adopt", status_code=200)(_handler(work.adopt)),
+                handlers.post("/admin/reconcile", status_code=200)(_handler(work.reconcile)),
             ],
         )
         for prefix in openapi.PREFIXES
     ]
+
+
+def _handler(answer: Callable[[reply.Request], Awaitable[Any]]) -> Callable[[reply.Request], Awaitable[Any]]:
+    """Return a plain function around a method.
+
+    Litestar copies handlers deeply for every route, and with a method whatever its object holds, open files included.
+    """
+
+    async def handle(request: reply.Request) -> response.Response[Any]:
+        found: response.Response[Any] = await answer(request)
+        return found
+
+    return handle
 
 
 def _own_routes(given: Services, counted: metrics.Metrics) -> list[Any]:

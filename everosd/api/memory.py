@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from everosd import errors, types
 from everosd.api import item, lineage, reply, schema, scope, services
+from everosd.index import where
 from everosd.search import filter as filters
 from everosd.search import query
 from everosd.store import row as store_row
@@ -17,9 +18,9 @@ OwnerTypes = dict[schema.GetMemoryType, types.OwnerType]
 OWNER_OF: OwnerTypes = {"episode": "user", "profile": "user", "agent_case": "agent", "agent_skill": "agent"}
 """Which owner each kind of memory/get goes with."""
 
-MAX_TOP_K = 100
+MAX_TOP_K = query.MAX_TOP_K
 EVERYTHING = -1
-"""`top_k` for as many as there may be."""
+"""`top_k` for as many as there may be; `search.query` reads it so."""
 
 INLINE_CHARS = 500_000
 """Entries with more text than this together are taken apart and encoded beside the event loop, not on it."""
@@ -43,16 +44,16 @@ class Memory:
         """Answer POST memory/search."""
         reply.called(request, "memory/search")
         asked = schema.decode(schema.SEARCH, await request.body())
-        top_k = _top_k(asked.top_k)
+        _check_top_k(asked.top_k)
         statuses = _statuses(asked.include_status)
-        wanted = filters.parse(asked.filters or {})
+        wanted = self._wanted(asked)
         owner = await scope.owner_or_only_user(asked, self._given.reader)
         answer = await self._given.search.run(
             query.Query(
                 owner=owner,
                 text=asked.query,
                 method=asked.method,
-                top_k=top_k,
+                top_k=asked.top_k,
                 radius=asked.radius,
                 min_score=asked.min_score,
                 filter=wanted,
@@ -73,7 +74,7 @@ class Memory:
         rows, total = await self._given.reader.page(
             owner,
             asked.memory_type,
-            where=filters.to_sql(filters.parse(asked.filters or {})),
+            where=filters.to_sql(self._wanted(asked)),
             statuses=_statuses(asked.include_status),
             now_us=self._given.now_us(),
             sort_by=asked.sort_by,
@@ -86,16 +87,19 @@ class Memory:
         data = await _beside_loop(lambda: _page(maker, asked.memory_type, rows, total), size)
         return reply.success(request, data)
 
-    async def entry(self, request: reply.Request, entry_id: str) -> reply.Response:
+    async def entry(self, request: reply.Request) -> reply.Response:
         """Answer GET entries/{id}."""
         reply.called(request, "entries")
         asked = schema.decode_query(request.query_params.multi_items())
-        row = await lineage.find(self._given.reader, asked, entry_id.removeprefix("/"))
+        row = await lineage.find(self._given.reader, asked, str(request.path_params["entry_id"]).removeprefix("/"))
         if row is None:
             message = "there is no such entry in this scope"
             raise errors.NotFound(message)
         data = await lineage.entry(self._given.reader, self._maker(has_status=True), row)
         return reply.success(request, data)
+
+    def _wanted(self, asked: schema.SearchRequest | schema.GetRequest) -> where.Clause:
+        return where.All() if asked.filters is None else filters.parse(asked.filters, timezone=self._zone)
 
     def _maker(self, *, has_status: bool) -> item.Maker:
         return item.Maker(zone=self._zone, now_us=self._given.now_us(), has_status=has_status)
@@ -111,13 +115,10 @@ class Memory:
         return lineage.unprocessed(maker, rows, owner.id)
 
 
-def _top_k(asked: int) -> int:
-    if asked == EVERYTHING:
-        return MAX_TOP_K
-    if 1 <= asked <= MAX_TOP_K:
-        return asked
-    message = f"expected -1 or 1..{MAX_TOP_K}"
-    raise errors.RequestError(message, field="top_k")
+def _check_top_k(asked: int) -> None:
+    if asked != EVERYTHING and not 1 <= asked <= MAX_TOP_K:
+        message = f"expected -1 or 1..{MAX_TOP_K}"
+        raise errors.RequestError(message, field="top_k")
 
 
 def _statuses(asked: tuple[schema.Status, ...] | None) -> tuple[schema.Status, ...]:
