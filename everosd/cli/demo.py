@@ -6,6 +6,7 @@ Everything is the real thing: the installed daemon in a process of its own, aske
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import signal
 import subprocess
@@ -101,6 +102,7 @@ def serving(root: Path, log: Path) -> Iterator[client.Client]:
             stdin=subprocess.DEVNULL,
             stdout=lines,
             stderr=lines,
+            env=os.environ | {"EVEROS_LOG__FORMAT": "console"},
         )
     try:
         asked = _ready(root, process)
