@@ -779,15 +779,16 @@ class Writer:
             if parsed is not None and parsed.error is not None:
                 self._redirect(line, parsed.error, jobs)
                 return
-            rows: list[entry.Entry] = []
             floors: dict[tuple[types.Owner, str, str], int] = {}
-            for job in jobs:
-                rows += await self._entries(line, parsed, cast("_Append", job.what), floors)
+            asked = [(job, await self._entries(line, parsed, cast("_Append", job.what), floors)) for job in jobs]
+            good, rows = await self._in_thread(lambda: _encodable(asked))  # noqa: B023 - awaited before the next turn
+            if not rows:
+                return
             outcome = await self._in_thread(lambda: self._write_rows(line, absolute, rows, is_there=is_there))  # noqa: B023
             line.settled = None
             if not isinstance(outcome, file.Changed):
                 line.settled = outcome.identity
-                for job in jobs:
+                for job in good:
                     job.finish(cast("_Append", job.what).ids)
 
     def _load_rows(self, line: _Line, absolute: Path) -> tuple[bool, parse.Parsed | None]:
@@ -895,6 +896,22 @@ def _changed(old: entry.Entry, change: Change) -> entry.Entry:
     if parts == (old.fields, old.preamble, old.heading, old.sections):
         return old
     return msgspec.structs.replace(new, id=old.id, kind=old.kind, form=old.form, nth=old.nth, raw="", digest=b"")
+
+
+def _encodable(asked: Iterable[tuple[_Job, list[entry.Entry]]]) -> tuple[list[_Job], list[entry.Entry]]:
+    """Return what can be written; fail those callers whose entries cannot."""
+    good: list[_Job] = []
+    rows: list[entry.Entry] = []
+    for job, entries in asked:
+        try:
+            for each in entries:
+                _raw(each).encode()
+        except ValueError as error:
+            job.future.get_loop().call_soon_threadsafe(job.fail, error)
+        else:
+            good.append(job)
+            rows += entries
+    return good, rows
 
 
 def _raw(each: entry.Entry) -> str:
