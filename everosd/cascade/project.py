@@ -295,6 +295,7 @@ def document(found: row.EntryRow) -> contract.Document:
     entry = parse.parse_entry(found.kind, found.entry_id, found.raw, form=found.form)
     return contract.Document(
         key=found.key,
+        entry_id=found.entry_id,
         owner=found.owner,
         kind=found.kind,
         status=found.status,
