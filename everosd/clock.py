@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import time
+import time as system_time
 from typing import Protocol
 
 
@@ -30,7 +30,7 @@ class SystemClock:
 
     def monotonic_s(self) -> float:
         """Return `time.monotonic()`."""
-        return time.monotonic()
+        return system_time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
         """Wait on the running event loop."""
@@ -46,3 +46,17 @@ def to_us(moment: dt.datetime) -> int:
 def from_us(us: int) -> dt.datetime:
     """Return the aware UTC moment of microseconds since 1970."""
     return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=us)
+
+
+async def wait(event: asyncio.Event, seconds: float | None, time: Clock) -> None:
+    """Wait until `event` is set, or for `seconds` of `time`; None: for as long as it takes."""
+    if seconds is None:
+        await event.wait()
+        return
+    sleep = asyncio.ensure_future(time.sleep(seconds))
+    waiting = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait((sleep, waiting), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        sleep.cancel()
+        waiting.cancel()

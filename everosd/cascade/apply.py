@@ -76,6 +76,9 @@ class Cascade:
         self._inflight: tuple[types.RelPath, ...] = ()
         self._retries: dict[types.RelPath, tuple[int, float]] = {}
         self._grace = grace.Grace()
+        self._healing: set[types.RelPath] = set()
+        self._as_meant: dict[types.RelPath, bytes] = {}
+        self._tasks: asyncio.TaskGroup | None = None
         self._is_accepting = False
         self._work = asyncio.Event()
         self.problems = problems.Problems()
@@ -104,6 +107,7 @@ class Cascade:
     async def run(self) -> None:
         """Run every loop until cancelled; a loop that fails takes the others down with it."""
         async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
             for projection in self.projections:
                 tasks.create_task(projection.run(), name=f"projection-{projection.name}")
             tasks.create_task(self._collect(), name="cascade-collect")
@@ -185,9 +189,7 @@ class Cascade:
                 continue
             if self._phase == "reconciling" and (self._alarm or not self._grace.missing_files()):
                 self._phase = "ready"
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._next_due_s()):
-                    await self._work.wait()
+            await clock.wait(self._work, self._next_due_s(), self._clock)
 
     async def _guarded(self, chunk: tuple[types.RelPath, ...]) -> None:
         """Apply a chunk; what fails as a whole (the ledger cannot be written) is tried again, nothing is dropped."""
@@ -253,6 +255,9 @@ class Cascade:
         unchanged = [look.disk for look in looks.values() if isinstance(look, reading.Unchanged)]
         if unchanged:
             await self._touch(unchanged)
+        stale_saves = [path for path, read in readings.items() if self._is_stale_save(path, read)]
+        for path in stale_saves:
+            self._start_healing(path, readings.pop(path))
         if readings:
             await self._write(readings)
         absent = {path: look for path, look in looks.items() if isinstance(look, scan.Absent)}
@@ -266,7 +271,11 @@ class Cascade:
             known = self.known.get(path)
             is_provable = known is not None and not known.is_stale and not self._grace.waits(path)
             digest = known.digest if known is not None and is_provable else None
-            looks[path] = reading.read(self.root, path, self.timezone, digest)
+            try:
+                looks[path] = reading.read(self.root, path, self.timezone, digest)
+            except Exception as error:  # whatever a file holds, it stops no other one
+                log.exception("file_reading_failed", path=path)
+                looks[path] = scan.Unreadable(reason=f"everosd failed on it ({error!r})")
         return looks
 
     def _failed(self, path: types.RelPath, reason: str) -> None:
@@ -305,10 +314,7 @@ class Cascade:
 
     async def _write(self, readings: dict[types.RelPath, reading.Reading]) -> None:
         now_s, now_us = self._clock.monotonic_s(), clock.to_us(self._clock.now())
-        stale_saves = {path for path, read in readings.items() if self._is_stale_save(path, read)}
-        removable = {
-            path: () if path in stale_saves else self._removable(path, read, now_s) for path, read in readings.items()
-        }
+        removable = {path: self._removable(path, read, now_s) for path, read in readings.items()}
         forced = [read.found for path, read in readings.items() if (at := self.known.get(path)) and at.is_stale]
         plain = [read.found for path, read in readings.items() if not ((at := self.known.get(path)) and at.is_stale)]
 
@@ -322,8 +328,6 @@ class Cascade:
             self._applied(path, read, outcomes[path], now_s, now_us)
         if any(outcome.is_shadow_changed for outcome in outcomes.values()):
             self.problems.duplicates = await self.database.write(problems.load_duplicates)
-        for path in stale_saves:
-            await self._heal(path, readings[path])
 
     def _removable(
         self, path: types.RelPath, read: reading.Reading, now_s: float
@@ -358,17 +362,33 @@ class Cascade:
     def _is_stale_save(self, path: types.RelPath, read: reading.Reading) -> bool:
         """Return whether the file carries an older stamp than one that is known to have been on disk."""
         stamp = read.found.stamp
-        if not stamp or read.found.error:
+        if not stamp or read.found.error or self._as_meant.get(path) == read.found.digest:
             return False
         return any(heal.is_older(stamp, newest) for newest in (self._stamps.get(path, ""), self.writer.newest_stamp(path)))
 
+    def _start_healing(self, path: types.RelPath, read: reading.Reading) -> None:
+        """Merge a stale save beside the other work: the writer waits until the editor has been quiet."""
+        if path not in self._healing:
+            self._healing.add(path)
+            assert self._tasks is not None  # noqa: S101  # the apply loop runs in it
+            self._tasks.create_task(self._heal(path, read), name=f"heal-{path}")
+
     async def _heal(self, path: types.RelPath, read: reading.Reading) -> None:
         """Put back what a stale editor buffer wiped; the healed file is then read like any other save."""
-        entries, deprecated = await self.database.write(lambda connection: meta.held_of(connection, path))
-        known = heal.Known(stamp=self._stamps.get(path, ""), entries=entries, deprecated=deprecated)
-        report = await self.writer.heal(path, read.parsed, known)
-        log.warning("stale_save_healed", path=path, restored=len(report.restored), conflicts=len(report.conflicts))
-        self.problems.healed(path, report.describe())
+        try:
+            entries, _ = await self.database.write(lambda connection: meta.held_of(connection, path))
+            report = await self.writer.heal(path, read.parsed, entries)
+        except errors.EverosdError as error:
+            self._failed(path, str(error))
+            return
+        finally:
+            self._healing.discard(path)
+        if report:
+            log.warning("stale_save_healed", path=path, restored=len(report.restored), conflicts=len(report.conflicts))
+            self.problems.healed(path, report.describe())
+        else:
+            # Nothing of the daemon's is missing: the save counts as it stands, old stamp and all.
+            self._as_meant[path] = read.found.digest
         self.mark((path,))
 
     # -- what is gone ----------------------------------------------------------------------------------------------
@@ -432,7 +452,7 @@ class Cascade:
 
     def n_waiting(self) -> int:
         """Return how many paths are queued or in work, absences that wait for certainty not counted."""
-        return len(self._urgent.keys() | self._backlog.keys()) + len(self._inflight)
+        return len(self._urgent.keys() | self._backlog.keys()) + len(self._inflight) + len(self._healing)
 
     def backlog_progress(self) -> tuple[int, int]:
         """Return (done, total) files of the comparison in progress."""
@@ -451,13 +471,13 @@ class Cascade:
         """Have every known file read again, as the ledger's stale marks say."""
         self.known = {path: msgspec.structs.replace(at, is_stale=True) for path, at in self.known.items()}
 
-    async def rebuild(self, progress: rebuild.Progress = rebuild.silent) -> None:
+    async def rebuild(self, progress: rebuild.Progress | None = None) -> None:
         """Read every file again and fill every index anew; see `cascade.rebuild`."""
-        await rebuild.rebuild(self, progress)
+        await rebuild.rebuild(self, progress or rebuild.silent)
 
-    async def verify(self, progress: rebuild.Progress = rebuild.silent) -> verify.Report:
+    async def verify(self, progress: rebuild.Progress | None = None) -> verify.Report:
         """Compare the live state with a fresh reading of the disk; see `cascade.verify`."""
-        return await verify.verify(self, progress)
+        return await verify.verify(self, progress or rebuild.silent)
 
     async def adopt(self, path: types.RelPath | None = None) -> int:
         """Give hand-written entries of one file, or of all, their markers; return how many got them."""
@@ -524,6 +544,9 @@ def _load(
             n_entries=n_entries,
         )
         stamps[types.RelPath(path)] = stamp
+    for path, stamp in connection.execute("SELECT path, stamp FROM writes WHERE is_landed = 1 ORDER BY id"):
+        if not heal.is_older(stamp, stamps.get(types.RelPath(path), "")):
+            stamps[types.RelPath(path)] = stamp
     n_entries = int(connection.execute("SELECT count(*) FROM entries").fetchone()[0])
     return known, stamps, ledger.sequence(connection, "events"), n_entries
 

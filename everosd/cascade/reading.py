@@ -63,7 +63,7 @@ def to_state(parsed: parse.Parsed, disk: scan.DiskFile, timezone: zoneinfo.ZoneI
     rows = []
     for item in parsed.entries:
         record = view.record(item, parsed.place, timezone)
-        warnings += [state.Warning(reason=warning.reason, line=warning.line) for warning in record.warnings]
+        warnings += [state.Warning(reason=f"{item.id}: {said}", line=item.line) for said in record.warnings]
         rows.append(_entry_state(item, record))
     return state.FileState(
         path=disk.path,
