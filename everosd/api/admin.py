@@ -199,7 +199,7 @@ async def _run(name: str, work: Work, steps: _Steps) -> Last:
     except Exception as error:
         answer = wire.answer(error)
         if answer.is_fault:
-            log.exception("admin_work_failed", work=name)
+            await asyncio.to_thread(log.error, "admin_work_failed", work=name, exc_info=error)
         return Failure(error=schema.FailureBody(code=answer.code, message=answer.message, hint=wire.hint(error)))
     finally:
         steps.bell.set()

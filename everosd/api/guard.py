@@ -79,7 +79,13 @@ class Guard:
                 if refused.status == wire.TOO_LARGE.status:
                     await _drain(receive)
                 await self._refuse(scope, sending, refused)
+        except Exception as error:
+            # The application answers for its own errors; what arrives here broke in the answering itself.
+            scope["state"]["fault"] = error
+            if not status:
+                await self._refuse(scope, sending, wire.answer(error))
         finally:
+            await _log_fault(scope)
             took_s = self._clock.monotonic_s() - began_s
             self._metrics.request(scope["state"].get("route", "other"), scope["method"], status, took_s)
 
@@ -124,6 +130,18 @@ class Guard:
             headers.append((b"www-authenticate", b"Bearer"))
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+async def _log_fault(scope: Scope) -> None:
+    """Log the daemon's own fault in answering a request, once, whoever found it.
+
+    In a thread: writing a traceback reads source files.
+    """
+    state = scope["state"]
+    fault: BaseException | None = state.get("fault")
+    if fault is not None:
+        fields = {"request_id": state["request_id"], "path": scope["path"], "exc_info": fault}
+        await asyncio.to_thread(log.error, "request_failed", **fields)
 
 
 async def _drain(receive: Receive) -> None:

@@ -128,14 +128,14 @@ def _own_routes(given: Services, counted: metrics.Metrics) -> list[Any]:
 
 
 def _failed(given: Services) -> Any:  # a handler, as Litestar has it
-    """Return what turns an exception into an answer; the one place where errors of requests are logged."""
+    """Return what turns an exception into an answer. A fault of the daemon is left for the guard to log."""
 
     def handle(request: reply.Request, error: Exception) -> reply.Response:
         answer = wire.answer(error)
         request_id = reply.request_id(request)
         path = request.scope["path"]
         if answer.is_fault:
-            log.error("request_failed", request_id=request_id, path=path, exc_info=error)
+            request.scope["state"]["fault"] = error
         else:
             log.debug("request_refused", request_id=request_id, path=path, status=answer.status, code=answer.code)
         body = wire.encode(answer, request_id=request_id, path=path, now=given.clock.now())
