@@ -13,19 +13,20 @@ from collections.abc import Iterable, Mapping
 
 from everosd.log import kind as kinds
 
-_MARKER = r"<!--[ \t]*/?[ \t]*entry[ \t]*:"
-_LAST = _MARKER
-_SECTION = _MARKER + r"|\#\#\#[ \t]"
+MARKER = r"<!--[ \t]*+/?+[ \t]*+entry[ \t]*+:"
+"""How every marker starts, in any case; possessive, so that a line of a million blanks costs a million steps."""
+_LAST = MARKER
+_SECTION = MARKER + r"|###[ \t]"
 _PREAMBLE = _SECTION + r"|\*\*[a-z]"
 _TO_WRITE = {
-    name: re.compile(rf"^( {{0,3}})(?=\\*(?:{what}))", re.IGNORECASE | re.MULTILINE)
+    name: re.compile(rf"^( {{0,3}})(?=\\*+(?:{what}))", re.IGNORECASE | re.MULTILINE)
     for name, what in (("last", _LAST), ("section", _SECTION), ("preamble", _PREAMBLE))
 }
 _TO_READ = {
-    name: re.compile(rf"^( {{0,3}})\\(?=\\*(?:{what}))", re.IGNORECASE | re.MULTILINE)
+    name: re.compile(rf"^( {{0,3}})\\(?=\\*+(?:{what}))", re.IGNORECASE | re.MULTILINE)
     for name, what in (("last", _LAST), ("section", _SECTION), ("preamble", _PREAMBLE))
 }
-_BLANKS = re.compile(r"(?:[ \t]*\n)*")
+_BLANKS = re.compile(r"(?:[ \t]*+\n)*+")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _FIELD_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _NEEDS_QUOTES = re.compile(r'^[ \t"]|[ \t]$|[\x00-\x1f\x7f\x85\u2028\u2029]|^$')

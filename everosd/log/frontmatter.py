@@ -13,11 +13,15 @@ from typing import NamedTuple, cast
 import msgspec
 import yaml
 
+from everosd.log import escape
+
 _OPEN = re.compile(r"---[ \t]*(?:\r?\n|\Z)")
 _CLOSE = re.compile(r"(?:^|\n)---[ \t]*\r?(?:\n|\Z)")
-_ENTRY = re.compile(r"\n {0,3}<!--[ \t]*/?[ \t]*entry[ \t]*:", re.IGNORECASE)
+_ENTRY = re.compile(r"\n {0,3}" + escape.MARKER, re.IGNORECASE)
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.@+/-]*")
 _WORDS = frozenset(("true", "false", "yes", "no", "on", "off", "null", "y", "n", "none"))
+_MAX_CHARS = 4_000_000
+"""Ten times the `deprecated_entries` of 10,000 entries; more would hold the interpreter too long."""
 _MAX_DEPTH = 200
 """Deeper is nobody's memory; bounds the recursion of whoever walks the values."""
 
@@ -88,6 +92,8 @@ def read(text: str) -> Frontmatter:
         )
     inner_end = max(inner, close.start() + 1) if close[0].startswith("\n") else inner
     spans = {"start": 0, "end": close.end(), "inner_start": inner, "inner_end": inner_end}
+    if inner_end - inner > _MAX_CHARS:
+        return msgspec.structs.replace(Frontmatter(error="the frontmatter is too large", error_line=1), **spans)
     try:
         values, keys = _Reader(text[inner:inner_end], inner).root()
     except yaml.YAMLError as error:

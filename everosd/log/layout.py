@@ -81,7 +81,7 @@ def encode(id_: str, *, fold_case: bool = False) -> str:
     """
     text = types.nfc(id_)
     if not text or any("\ud800" <= char <= "\udfff" for char in text):
-        raise _refused("id", reason="must be text and not empty")
+        raise _refused(field="id", reason="must be text and not empty")
     reserved = _RESERVED_ON_WINDOWS.match(text) is not None
     out: list[str] = []
     was_encoded = False

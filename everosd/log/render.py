@@ -15,7 +15,7 @@ from everosd.log import entry as entries
 from everosd.log import escape, frontmatter, layout, parse
 from everosd.log import kind as kinds
 
-_MARKER_LIKE = re.compile(r"<!--[ \t]*/?[ \t]*entry[ \t]*:", re.IGNORECASE)
+_MARKER_LIKE = re.compile(escape.MARKER, re.IGNORECASE)
 _BOM = b"\xef\xbb\xbf"
 
 
