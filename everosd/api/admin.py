@@ -196,7 +196,7 @@ async def _run(name: str, work: Work, steps: _Steps) -> Last:
     """Do the work; what fails is logged here, because who asked may have left."""
     try:
         return Result(result=await work(steps))
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  # nobody else would hear of it
         answer = wire.answer(error)
         if answer.is_fault:
             await asyncio.to_thread(log.error, "admin_work_failed", work=name, exc_info=error)

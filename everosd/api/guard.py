@@ -79,8 +79,7 @@ class Guard:
                 if refused.status == wire.TOO_LARGE.status:
                     await _drain(receive)
                 await self._refuse(scope, sending, refused)
-        except Exception as error:
-            # The application answers for its own errors; what arrives here broke in the answering itself.
+        except Exception as error:  # noqa: BLE001  # the application answers for its errors: this broke in the answering
             scope["state"]["fault"] = error
             if not status:
                 await self._refuse(scope, sending, wire.answer(error))
@@ -113,14 +112,18 @@ class Guard:
 
     def _is_own_origin(self, origin: str) -> bool:
         """Tell whether a page of this daemon, or of this machine, asks; `null` is anybody."""
-        parts = urllib.parse.urlsplit(origin)
+        try:
+            parts = urllib.parse.urlsplit(origin)
+        except ValueError:
+            return False
         name = _host_name(parts.netloc)
         if parts.scheme not in {"http", "https"} or not name:
             return False
         return name in self._names or is_loopback(name)
 
     def _has_token(self, authorization: bytes) -> bool:
-        return hmac.compare_digest(authorization, b"Bearer " + self._token.encode())
+        scheme, _, given = authorization.partition(b" ")
+        return scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(), self._token.encode())
 
     async def _refuse(self, scope: Scope, send: Send, answer: wire.Answer) -> None:
         log.info("request_refused", status=answer.status, code=answer.code, path=scope["path"])

@@ -99,7 +99,9 @@ class Said:
 def log_of() -> Callable[..., str]:
     """Return a function that writes a daily log, as EverOS would."""
 
-    def written(owner: str, date: str, *entries: Said, deprecated: Mapping[str, str] | None = None, track: str = "user") -> str:
+    def written(
+        owner: str, date: str, *entries: Said, deprecated: Mapping[str, str] | None = None, track: str = "user"
+    ) -> str:
         moved = "".join(f"  {old}: {new}\n" for old, new in (deprecated or {}).items())
         head = (
             f"---\nid: log_{owner}_{date}\ntype: daily\nschema_version: 1\n{track}_id: {owner}\ntrack: {track}\n"

@@ -13,7 +13,7 @@ import pytest
 from structlog import testing
 
 if TYPE_CHECKING:
-    from conftest import Open, Said
+    from tests.unit.conftest import Open, Said
 
 DAY = "default_app/default_project/users/{user}/episodes/episode-2026-03-02.md"
 FIVE = {"episodes", "profiles", "agent_cases", "agent_skills", "unprocessed_messages"}
@@ -82,7 +82,12 @@ async def test_X18_a_fresh_root_answers_with_nothing(method: str, open_door: Ope
     """Search and get on an empty root are 200 with empty arrays, whatever the method."""
     async with open_door({}) as door:
         found = await door.search("anything", user_id="mara", method=method)
-        for kind, owner in (("episode", "user_id"), ("profile", "user_id"), ("agent_case", "agent_id"), ("agent_skill", "agent_id")):
+        for kind, owner in (
+            ("episode", "user_id"),
+            ("profile", "user_id"),
+            ("agent_case", "agent_id"),
+            ("agent_skill", "agent_id"),
+        ):
             got = await door.get(kind, **{owner: "mara"})
             assert (0, 0) == (got.pop("total_count"), got.pop("count"))
             assert {name: [] for name in FIVE - {"unprocessed_messages"}} == got
@@ -143,7 +148,15 @@ async def test_Z01_ids_that_could_be_paths_are_422_on_every_route(
 
 @pytest.mark.parametrize(
     "path",
-    ["..", "../../../etc/passwd", "%2e%2e%2f%2e%2e%2fetc%2fpasswd", "a%2Fb_ep_20260302_00000001", "%00", ".", "x" * 4000],
+    [
+        "..",
+        "../../../etc/passwd",
+        "%2e%2e%2f%2e%2e%2fetc%2fpasswd",
+        "a%2Fb_ep_20260302_00000001",
+        "%00",
+        ".",
+        "x" * 4000,
+    ],
 )
 async def test_Z01_entry_ids_that_could_be_paths_are_not_found(path: str, open_door: Open) -> None:
     """GET entries looks ids up and never opens what they might name."""
@@ -163,12 +176,14 @@ async def test_Z03_an_owner_that_is_no_id_is_refused(value: object, open_door: O
     assert (422, "INVALID_INPUT") == error_of(answer)
 
 
-@pytest.mark.parametrize("wild", ["*", "%", "_", "mara*", "(mara OR theo)", "mara\" OR owner:\"theo"])
+@pytest.mark.parametrize("wild", ["*", "%", "_", "mara*", "(mara OR theo)", 'mara" OR owner:"theo'])
 async def test_Z03_a_wildcard_is_just_an_unknown_user(
     wild: str, open_door: Open, log_of: Callable[..., str], episode: Callable[..., Said]
 ) -> None:
     """What means `all` elsewhere finds nothing here."""
-    files = {DAY.format(user=user): log_of(user, "2026-03-02", episode(1, f"canal {user}")) for user in ("mara", "theo")}
+    files = {
+        DAY.format(user=user): log_of(user, "2026-03-02", episode(1, f"canal {user}")) for user in ("mara", "theo")
+    }
     async with open_door(files) as door:
         answer = await door.client.post("/api/v1/memory/search", json={"query": "canal", "user_id": wild})
 
@@ -183,10 +198,17 @@ async def test_Z03_what_one_wrote_another_never_reads(
     files = {
         DAY.format(user="mara"): log_of("mara", "2026-03-02", episode(1, "the canal secret")),
         DAY.format(user="theo"): log_of("theo", "2026-03-02", episode(2, "theo writes")),
-        "other/default_project/users/mara/episodes/episode-2026-03-02.md": log_of("mara", "2026-03-02", episode(3, "elsewhere")),
+        "other/default_project/users/mara/episodes/episode-2026-03-02.md": log_of(
+            "mara", "2026-03-02", episode(3, "elsewhere")
+        ),
     }
     async with open_door(files) as door:
-        for scope in ({"user_id": "theo"}, {"user_id": "mara", "app_id": "other"}, {"user_id": "mara", "project_id": "p"}, {"agent_id": "mara"}):
+        for scope in (
+            {"user_id": "theo"},
+            {"user_id": "mara", "app_id": "other"},
+            {"user_id": "mara", "project_id": "p"},
+            {"agent_id": "mara"},
+        ):
             assert [] == (await door.search("canal secret", **scope))["episodes"]
         got = await door.get("episode", user_id="theo")
         assert ["theo_ep_20260302_00000002"] == [item["id"] for item in got["episodes"]]
@@ -275,7 +297,7 @@ async def test_M17_every_page_and_order_shows_a_merged_narrative(
     """A narrative has no session: it is there with `session_id: null`, and its originals are not counted."""
     entries = [episode(number, f"part {number}") for number in range(1, 6)]
     merged = episode(6, "all of it", session=None, parent_type="cluster", parent_id="cl_0123456789ab", sender_ids="[]")
-    merged.sections.pop("Summary")  # type: ignore[attr-defined]  # a dict, and ours
+    merged.sections.pop("Summary")
     moved = {entry.id: merged.id for entry in entries[:2]}
     files = {DAY.format(user="mara"): log_of("mara", "2026-03-02", *entries, merged, deprecated=moved)}
     async with open_door(files) as door:
@@ -289,7 +311,9 @@ async def test_M17_every_page_and_order_shows_a_merged_narrative(
 
     assert 4 == len({item["id"] for item in seen})
     narrative = next(item for item in seen if item["id"] == "mara_ep_20260302_00000006")
-    assert (None, "", [], "all of it") == tuple(narrative[name] for name in ("session_id", "summary", "sender_ids", "episode"))
+    assert (None, "", [], "all of it") == tuple(
+        narrative[name] for name in ("session_id", "summary", "sender_ids", "episode")
+    )
     assert (4, []) == (beyond["total_count"], beyond["episodes"])
 
 
@@ -457,7 +481,12 @@ def session_log(n_done: int) -> str:
     """Return a session of four messages, the first `n_done` of them extracted."""
     parts = []
     for index, (sender, role, text) in enumerate(
-        [("mara", "user", "I look for a flat"), ("helper", "assistant", "Where?"), ("mara", "user", "By the canal"), ("helper", "assistant", "Noted")]
+        [
+            ("mara", "user", "I look for a flat"),
+            ("helper", "assistant", "Where?"),
+            ("mara", "user", "By the canal"),
+            ("helper", "assistant", "Noted"),
+        ]
     ):
         entry_id = f"ms_20260302_{index + 1:08}"
         parts.append(
@@ -540,7 +569,9 @@ async def test_a_deprecated_entry_is_shown_with_its_successor(
     assert ("active", [f"mara_{old.id}"]) == (after["status"], after["sources"])
 
 
-@pytest.mark.parametrize("user", ["anna@example.org", "a+b", "ep_20260101_00000001", "Ünï", "名前", "a_b_c", "with space"])
+@pytest.mark.parametrize(
+    "user", ["anna@example.org", "a+b", "ep_20260101_00000001", "Ünï", "名前", "a_b_c", "with space"]
+)
 async def test_an_id_of_any_owner_reads_from_the_right(
     user: str, open_door: Open, log_of: Callable[..., str], episode: Callable[..., Said]
 ) -> None:
@@ -651,10 +682,11 @@ async def test_A04_an_index_that_fails_is_503_and_named(open_door: Open, monkeyp
     """A damaged text index is no internal error: the caller is told that it is unavailable."""
     from everosd import errors
 
+    broken_index = errors.DerivedIndexError("text", "segment 3 is gone")
     async with open_door({}) as door:
 
         def broken(*_: object, **__: object) -> None:
-            raise errors.DerivedIndexError("text", "segment 3 is gone")
+            raise broken_index
 
         monkeypatch.setattr(type(door.node.text.index), "search", broken)
         answer = await door.client.post("/api/v1/memory/search", json={"query": "q", "user_id": "a"})
@@ -662,7 +694,9 @@ async def test_A04_an_index_that_fails_is_503_and_named(open_door: Open, monkeyp
     assert (503, "CAPABILITY_UNAVAILABLE") == error_of(answer)
 
 
-async def test_health_metrics_and_schema_answer(open_door: Open, log_of: Callable[..., str], episode: Callable[..., Said]) -> None:
+async def test_health_metrics_and_schema_answer(
+    open_door: Open, log_of: Callable[..., str], episode: Callable[..., Said]
+) -> None:
     """The three routes that every service has, over a root with one entry."""
     files = {DAY.format(user="mara"): log_of("mara", "2026-03-02", episode(1, "canal"))}
     async with open_door(files) as door:

@@ -1,0 +1,187 @@
+"""Work on the whole root over HTTP: to this machine only, one piece at a time, with progress."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from everosd.api import admin
+
+if TYPE_CHECKING:
+    from tests.unit.conftest import Open
+
+NOTES = "default_app/default_project/users/mara/episodes/episode-2026-03-02.md"
+HAND = "## Boiler\n\nThe plumber comes on Thursday.\n\n## Ladder\n\nIt is in the shed.\n"
+
+
+def lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+async def test_status_is_what_the_cascade_says(open_door: Open) -> None:
+    """GET admin/status has files, entries, LSN and what waits."""
+    async with open_door({NOTES: HAND}) as door:
+        answer = (await door.client.get("/api/v1/admin/status")).json()["data"]
+
+    assert ("ready", 1, 1, 2, 0) == tuple(
+        answer[name] for name in ("phase", "files_on_disk", "files_indexed", "entries", "pending")
+    )
+
+
+async def test_a_rebuild_streams_progress_and_ends_with_its_result(open_door: Open) -> None:
+    """Lines with done and total, then one `result`; afterwards everything is found as before."""
+    async with open_door({NOTES: HAND}) as door:
+        answer = await door.client.post("/api/v1/admin/rebuild", json={})
+        found = await door.search("plumber", user_id="mara")
+
+    assert "application/x-ndjson" == answer.headers["content-type"].partition(";")[0]
+    *steps, last = lines(answer.text)
+    assert {"files": 1, "entries": 2} == last["result"]
+    assert all({"stage", "done", "total"} == set(step) for step in steps)
+    assert 1 == len(found["episodes"])
+
+
+async def test_verify_says_that_all_is_clean(open_door: Open) -> None:
+    """The last line is the report."""
+    async with open_door({NOTES: HAND}) as door:
+        report = lines((await door.client.post("/api/v2/admin/verify")).text)[-1]["result"]
+
+    assert (True, 1, 2, []) == tuple(report[name] for name in ("is_clean", "files", "entries", "differences"))
+
+
+async def test_adopt_gives_hand_written_entries_their_markers(open_door: Open) -> None:
+    """The file has markers afterwards, and the count is told."""
+    async with open_door({NOTES: HAND}) as door:
+        result = lines((await door.client.post("/api/v1/admin/adopt", json={"path": NOTES})).text)[-1]["result"]
+        text = await asyncio.to_thread((door.root / NOTES).read_text)
+
+    assert ({"entries": 2}, 2) == (result, text.count("<!-- entry:"))
+
+
+@pytest.mark.parametrize(
+    "path", ["../../etc/passwd", "/etc/passwd", "everos.toml", "", "a\0b.md", f"{NOTES}/../x.md", "."]
+)
+async def test_Z01_adopt_touches_nothing_outside_the_memory(path: str, open_door: Open) -> None:
+    """A path that is no memory file is 422 before any work starts."""
+    async with open_door({NOTES: HAND}) as door:
+        answer = await door.client.post("/api/v1/admin/adopt", json={"path": path})
+
+    assert 422 == answer.status_code
+    assert answer.json()["error"]["message"].endswith(": path")
+
+
+async def test_reconcile_takes_in_what_was_written(open_door: Open) -> None:
+    """When the result is there, the new text is searchable."""
+    async with open_door({NOTES: HAND}) as door:
+        await asyncio.to_thread((door.root / NOTES).write_text, HAND + "\n## Attic\n\nThe suitcase is there.\n")
+        result = lines((await door.client.post("/api/v1/admin/reconcile", json={})).text)[-1]["result"]
+        found = await door.search("suitcase", user_id="mara")
+
+    assert (True, 3, 1) == (result["is_settled"], result["entries"], len(found["episodes"]))
+
+
+@pytest.mark.parametrize("route", ["rebuild", "verify", "adopt", "reconcile"])
+async def test_a_misspelt_option_is_refused(route: str, open_door: Open) -> None:
+    """An unknown field stops the work before it starts."""
+    async with open_door({}) as door:
+        answer = await door.client.post(f"/api/v1/admin/{route}", json={"pth": "x"})
+
+    assert (422, True) == (answer.status_code, answer.json()["error"]["message"].endswith(": pth"))
+
+
+@pytest.mark.parametrize("client", ["192.168.1.7", "10.0.0.1", "2001:db8::1"])
+async def test_other_machines_are_refused(client: str, open_door: Open) -> None:
+    """Admin routes answer to this machine only; search still answers to others."""
+    async with open_door({}, client=client) as door:
+        status = await door.client.get("/api/v1/admin/status")
+        rebuild = await door.client.post("/api/v1/admin/rebuild")
+        search = await door.client.post("/api/v1/memory/search", json={"query": "q", "user_id": "mara"})
+
+    assert [403, 403, 200] == [answer.status_code for answer in (status, rebuild, search)]
+
+
+async def test_a_request_through_a_proxy_is_not_local(open_door: Open) -> None:
+    """A proxy on this machine may speak for anybody."""
+    async with open_door({}) as door:
+        answer = await door.client.get("/api/v1/admin/status", headers={"X-Forwarded-For": "203.0.113.9"})
+
+    assert 403 == answer.status_code
+
+
+class Slow:
+    """A cascade's rebuild that waits to be let go, and what became of it."""
+
+    def __init__(self) -> None:
+        """Wait."""
+        self.started = asyncio.Event()
+        self.go = asyncio.Event()
+        self.ended = ""
+        self.is_over = asyncio.Event()
+
+    async def rebuild(self, progress: admin.Progress) -> None:
+        """Say that the first of two is done, wait, end."""
+        progress("files", 1, 2)
+        self.started.set()
+        try:
+            await self.go.wait()
+        except asyncio.CancelledError:
+            self.ended = "cancelled"
+            raise
+        self.ended = "done"
+        self.is_over.set()
+
+
+async def test_work_goes_on_when_who_asked_leaves(open_door: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broken connection does not stop a rebuild half-way; a second one meanwhile is told that one runs."""
+    async with open_door({}) as door:
+        slow = Slow()
+        monkeypatch.setattr(door.node.cascade, "rebuild", slow.rebuild)
+        asking = asyncio.ensure_future(door.client.post("/api/v1/admin/rebuild"))
+        await slow.started.wait()
+        asking.cancel()
+        await asyncio.wait({asking})
+        second = await door.client.post("/api/v1/admin/verify")
+        slow.go.set()
+        async with asyncio.timeout(5):
+            await slow.is_over.wait()
+        third = await door.client.post("/api/v1/admin/verify")
+
+    assert (409, "CONFLICT", "done", 200) == (
+        second.status_code,
+        second.json()["error"]["code"],
+        slow.ended,
+        third.status_code,
+    )
+
+
+async def test_work_that_fails_says_why_in_its_last_line(open_door: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stream has begun as 200: the failure is its last line, generic where it is ours."""
+
+    async def failing(progress: admin.Progress) -> None:
+        progress("files", 1, 2)
+        message = "secret cause"
+        raise OSError(message)
+
+    async with open_door({}) as door:
+        monkeypatch.setattr(door.node.cascade, "rebuild", failing)
+        answer = await door.client.post("/api/v1/admin/rebuild")
+
+    assert "INTERNAL_ERROR" == lines(answer.text)[-1]["error"]["code"]
+    assert "secret" not in answer.text
+
+
+async def test_a_stop_ends_the_stream_with_a_line(open_door: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A daemon that stops cancels the work, waits for it, and whoever listens is told."""
+    async with open_door({}) as door:
+        slow = Slow()
+        monkeypatch.setattr(door.node.cascade, "rebuild", slow.rebuild)
+        async with door.app.lifespan():
+            asking = asyncio.ensure_future(door.client.post("/api/v1/admin/rebuild"))
+            await slow.started.wait()
+        answer = await asking
+
+    assert "cancelled" == slow.ended
+    assert "the daemon is stopping" == lines(answer.text)[-1]["error"]["message"]
