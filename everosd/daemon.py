@@ -12,6 +12,7 @@ import dataclasses
 import datetime as dt
 import errno
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -59,6 +60,8 @@ INDEX_FOLDER = ".index"
 LEDGER = Path("sqlite", "system.db")
 BEAT_S = 5.0
 """Longest time between two looks at how the daemon does; shorter where systemd's watchdog asks for it."""
+LOOK_S = 0.02
+"""How often a start looks whether it is over."""
 GUARD_S = 2.0
 """How often lock and settings are looked at: a saved setting is in force within this time."""
 BLOCKED_S = 0.5
@@ -185,9 +188,17 @@ async def _ledger(path: Path, pragmas: db.Settings) -> db.Database:
     try:
         return await db.Database.open(path, pragmas)
     except db.DamagedStoreError as error:
-        aside = await asyncio.to_thread(db.set_aside, path)
-        log.error("ledger_set_aside", reason=str(error), moved_to=str(aside))  # noqa: TRY400  # nothing to debug here
+        await asyncio.to_thread(_set_ledger_aside, path, error)
         return await db.Database.open(path, pragmas)
+
+
+def _set_ledger_aside(path: Path, error: errors.StoreError) -> None:
+    """Move a damaged ledger away, and drop the text index: it knows entries by the numbers of that ledger. Blocking."""
+    from everosd.store import db
+
+    aside = db.set_aside(path)
+    shutil.rmtree(path.parent.parent / "text", ignore_errors=True)
+    log.error("ledger_set_aside", reason=str(error), moved_to=str(aside))
 
 
 async def _take_over(settings: config.Config, places: layout.Layout, clock: clocks.Clock) -> None:
@@ -329,12 +340,18 @@ def _run(settings: config.Config, notifier: notify.Notifier, limiter: logs.Repea
     """Run once from lock to unlock. The port is taken before any work, so that a taken one is known at once."""
     import uvloop
 
+    from everosd.store import db
+
     with contextlib.ExitStack() as stack:
         held = stack.enter_context(lock.acquire(settings.root, started_at=clocks.SystemClock().now().isoformat()))
         listener = stack.enter_context(_listen(settings.api.host, settings.api.port))
         held.announce(host=settings.api.host, port=listener.getsockname()[1])
         runner = stack.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
-        return runner.run(_Run(settings, held, listener, notifier, limiter).run())
+        try:
+            return runner.run(_Run(settings, held, listener, notifier, limiter).run())
+        except db.DamagedStoreError as error:
+            _set_ledger_aside(settings.root / INDEX_FOLDER / LEDGER, error)
+            return "again"
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -458,16 +475,22 @@ class _Run:
             await server.shutdown(sockets=[self._listener])
 
     async def _until_ready(self, node: Node) -> None:
-        """Wait until keyword search serves what is on disk, or a stop."""
+        """Wait until keyword search serves what was on disk at the start, or a stop.
+
+        What is saved meanwhile does not count: on a busy root there is always something on its way.
+        """
+        wanted_lsn = None
         while not self._stop.is_set():
-            if node.cascade.status().phase == "ready":
-                self._is_ready = True
-                now = node.cascade.status()
-                self._notifier.ready(f"serving {now.entries} entries of {now.files_indexed} files")
-                log.info("ready", after_s=self._age_s(), entries=now.entries, files=now.files_indexed)
-                return
+            now = node.cascade.status()
+            if now.phase == "ready":
+                wanted_lsn = now.lsn if wanted_lsn is None else wanted_lsn
+                if all(one.lsn >= wanted_lsn and one.state == "ok" for one in now.projections.values()):
+                    self._is_ready = True
+                    self._notifier.ready(f"serving {now.entries} entries of {now.files_indexed} files")
+                    log.info("ready", after_s=self._age_s(), entries=now.entries, files=now.files_indexed)
+                    return
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(0.02):
+                async with asyncio.timeout(LOOK_S):
                     await self._stop.wait()
 
     # -- signals ---------------------------------------------------------------------------------------------------
@@ -567,8 +590,10 @@ class _Run:
             self._notifier.ready("serving")
 
     def _notices(self) -> tuple[str, ...]:
-        """Return what /health should say of the settings."""
+        """Return what /health should say besides what the parts say of themselves."""
         notices = []
+        if self._node is not None and (reason := self._node.cascade.problems.ledger_error):
+            notices.append(f"the ledger cannot be written, edits wait: {reason}")
         if self._settings_error:
             notices.append(f"the settings as saved are not in force: {self._settings_error}")
         if self._waiting:

@@ -100,7 +100,12 @@ class Daemon:
 
     def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Wait until keyword search serves what is on disk."""
-        wait_for(lambda: self.health()["ready"], "ready", timeout_s)
+
+        def is_ready() -> bool:
+            now = self.health()
+            return bool(now["ready"]) and now["cascade"]["pending"] == 0
+
+        wait_for(is_ready, "ready", timeout_s)
 
     def wait_settled(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Wait until nothing that was noticed is waiting for an index."""

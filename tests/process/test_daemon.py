@@ -163,12 +163,41 @@ def test_ledger_of_a_newer_everosd_is_refused_and_left_alone(daemon: conftest.Da
     daemon.stop()
     path = root / ".index" / "sqlite" / "system.db"
     with sqlite3.connect(path) as ledger:
-        ledger.execute("UPDATE meta SET value = '9999' WHERE key = 'schema_version'")
+        ledger.execute("PRAGMA user_version = 9999")
     ledger.close()
     daemon.spawn()
     assert daemon.wait(5) == 9
     assert "9999" in daemon.log()
     assert path.exists()
+
+
+def test_X05_damaged_ledger_is_set_aside_and_read_again(daemon: conftest.Daemon, root: Path) -> None:
+    """Garbage where the ledger was: one line in the log, and everything is found as before."""
+    write_day(root, "2026-03-02", "The lighthouse keeper plays chess")
+    daemon.start()
+    daemon.stop()
+    (root / ".index" / "sqlite" / "system.db").write_bytes(b"no database " * 1000)
+    daemon.start()
+    assert len(daemon.search("lighthouse", "u_mara")) == 1
+    assert daemon.log().count("ledger_set_aside") == 1
+
+
+def test_X05_ledger_damaged_deep_inside_is_replaced_while_serving(daemon: conftest.Daemon, root: Path) -> None:
+    """What opens well and is malformed further on: the daemon starts over by itself, on the same pid."""
+    write_many(root, 20, 50)
+    daemon.start()
+    daemon.stop()
+    path = root / ".index" / "sqlite" / "system.db"
+    with path.open("r+b") as file:
+        file.seek(8192)
+        file.write(b"\xff" * (path.stat().st_size - 8192))
+    daemon.start(ready=False)
+    conftest.wait_for(lambda: "ledger_set_aside" in daemon.log(), "the discovery")
+    conftest.wait_for(lambda: daemon.log().count('"ready"'), "the second start")
+    port = conftest.wait_for(lambda: (found := lock.holder(root)) and found.port, "the port")
+    daemon.http.base_url = f"http://127.0.0.1:{port}"
+    daemon.wait_ready()
+    assert daemon.health()["cascade"]["entries"] == 1000
 
 
 def test_O05_second_daemon_is_refused_with_pid_and_port(daemon: conftest.Daemon, root: Path, tmp_path: Path) -> None:
@@ -230,6 +259,7 @@ def test_O11_watchdog_is_fed_three_times_a_period(daemon: conftest.Daemon, manag
 def test_O11_stopping_is_said_once(daemon: conftest.Daemon, manager: conftest.Manager) -> None:
     """And nothing says READY after it."""
     daemon.start(env=manager.env)
+    conftest.wait_for(lambda: manager.heard("READY=1"), "READY")
     assert daemon.stop() == daemons.OK
     assert len(manager.heard("STOPPING=1")) == 1
     assert manager.heard("READY=1")[-1] < manager.heard("STOPPING=1")[0]
@@ -269,7 +299,7 @@ def test_W21_start_on_an_emptied_root_is_an_alarm_and_the_tree_comes_back(daemon
     assert len(daemon.search("bees", "u_mara")) == 9
     daemon.stop()
     (root / "default_app").rename(root.parent / "elsewhere")
-    daemon.start(ready=False)
+    daemon.start(ready=False, env={"EVEROS_WATCH__SCAN_INTERVAL_S": "0.5"})  # a mount makes no event
     conftest.wait_for(lambda: daemon.health()["cascade"]["index_emptied"], "the alarm")
     assert len(daemon.search("bees", "u_mara")) == 9
     assert not (root / "default_app").exists()
