@@ -52,7 +52,7 @@ class _Watched:
         self.until_s = since_s + (CLOSED_KEEP_S if displaced.is_closed else KEEP_S)
         self.digest = displaced.digest
         self.base = displaced.base
-        self.size = 0
+        self.size = displaced.size
         self.seen: file.Identity | None = None
         self.read: file.Identity | None = None
         self.seen_s = since_s
@@ -73,11 +73,8 @@ class Watch:
 
     def add(self, displaced: file.Displaced) -> None:
         """Watch one more."""
-        watched = _Watched(displaced, self._monotonic_s())
-        with contextlib.suppress(OSError):
-            watched.size = displaced.now_at.stat().st_size
         with self._lock:
-            self._watched.append(watched)
+            self._watched.append(_Watched(displaced, self._monotonic_s()))
 
     def late_saves(self, *, is_final: bool = False) -> tuple[LateSave, ...]:
         """Look at every watched file; return what was saved into them, each save once.

@@ -90,6 +90,8 @@ class Displaced(msgspec.Struct, frozen=True, kw_only=True):
     """Where it is now."""
     digest: bytes
     """`digest()` of what it held."""
+    size: int
+    """In bytes."""
     is_closed: bool
     """True when it is certain that nobody had it open for writing."""
     base: bytes | None
@@ -588,7 +590,12 @@ def displace(path: Path, now_at: Path, tmp_dir: Path, held: bytes) -> Displaced:
         with contextlib.suppress(OSError):
             origin_of(kept).write_bytes(os.fsencode(os.path.relpath(path, tmp_dir.parent)))
     return Displaced(
-        path=path, now_at=now_at, digest=digest(held), is_closed=is_closed, base=None if is_closed else held
+        path=path,
+        now_at=now_at,
+        digest=digest(held),
+        size=len(held),
+        is_closed=is_closed,
+        base=None if is_closed else held,
     )
 
 

@@ -12,6 +12,7 @@ import concurrent.futures
 import datetime as dt
 import errno
 import os
+import re
 import zoneinfo
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -509,8 +510,6 @@ class Writer:
             _finish(plan)
             return 0.0
         outcome = await self._replace(line, absolute, data, plan, is_urgent=is_urgent)
-        for each in outcome.displaced if not isinstance(outcome, file.Busy) else ():
-            self._watch.add(each)
         self._watch_displaced()
         if isinstance(outcome, file.Busy):
             line.settled = outcome.identity
@@ -549,8 +548,12 @@ class Writer:
         def perform() -> file.Replaced | file.Changed | file.Busy:
             if data is None:
                 file.make_folder(absolute.parent)
-            settled = line.settled
-            return file.replace(absolute, data, new, self._tmp, settled=settled, is_urgent=is_urgent, step=self._step)
+            outcome = file.replace(
+                absolute, data, new, self._tmp, settled=line.settled, is_urgent=is_urgent, step=self._step
+            )
+            for each in outcome.displaced if not isinstance(outcome, file.Busy) else ():
+                self._watch.add(each)
+            return outcome
 
         try:
             new, write = await self._in_thread(prepare)
@@ -751,6 +754,9 @@ class Writer:
             line.place = msgspec.structs.replace(line.place, owner=what.owner, is_shortened=False)
         if slot not in floors:
             given = await self._journal.highest(what.owner, prefix, date)
+            if slot not in self._high:
+                # The ledger may be new and still be reading: what stands in the other files of that day counts too.
+                given = max(given, await self._in_thread(lambda: self._highest_on_disk(line.path, what, prefix, date)))
             floors[slot] = max(given, 0 if parsed is None else _highest(parsed, prefix, date))
         # From here on nothing waits, so that no other file of the owner can take the same numbers.
         taken = parsed is not None and any(each in parsed.ids for each in what.ids)
@@ -764,6 +770,21 @@ class Writer:
             entry.Entry(kind=what.kind, id=key, fields=draft.fields, preamble=draft.preamble, sections=draft.sections)
             for key, draft in zip(what.ids, what.drafts, strict=True)
         ]
+
+    def _highest_on_disk(self, path: types.RelPath, what: _Append, prefix: str, date: str) -> int:
+        """Return the highest number in the files of a day, whatever their grammar. Done once for each owner and day."""
+        kind = kinds.BY_NAME[what.kind]
+        folder = self.layout.root / self.layout.owner_folder(what.owner) / kind.folder
+        day = f"{date[:4]}-{date[4:6]}-{date[6:]}"
+        numbers = re.compile(rf"{prefix}_{date}_(\d{{1,8}})(?!\w)".encode())
+        high = 0
+        for found in (self.layout.root / path, *folder.rglob(f"*{day}*.md")):
+            try:
+                data = file.read(found).data
+            except OSError:
+                continue
+            high = max((high, *(int(match[1]) for match in numbers.finditer(data))))
+        return high
 
     # -- files that only machines write ----------------------------------------------------------------------------
 

@@ -373,7 +373,12 @@ def test_O10_read_only_disk_is_refused_with_a_hint(small_disk: Path) -> None:
     day.write_bytes(OLD)
     age(day)
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-    for write in (lambda: put(day), lambda: file.append(day, b"row\n"), lambda: file.make_folder(small_disk / "a")):
+    writes: tuple[Callable[[], object], ...] = (
+        lambda: put(day),
+        lambda: file.append(day, b"row\n"),
+        lambda: file.make_folder(small_disk / "a"),
+    )
+    for write in writes:
         with pytest.raises(errors.WriteRefused) as caught:
             write()
         assert caught.value.hint
