@@ -84,7 +84,7 @@ def view(entry: entries.Entry) -> msgspec.Struct:
         value = None if written is None else _convert(written, reads)
         if value is not None:
             values[name] = value
-    names = {field.name for field in msgspec.structs.fields(row.struct)}
+    names = set(row.struct.__struct_fields__)
     for title, text in reversed(entry.sections):
         if (name := _snake(title)) in names:
             values[name] = text
