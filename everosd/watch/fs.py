@@ -97,7 +97,12 @@ class Watcher:
             await self.start()
         try:
             while True:
-                await self._turn()
+                try:
+                    await self._turn()
+                except Exception:
+                    # Whatever it is, a daemon that goes on without eyes would be worse than one that tries again.
+                    log.exception("watcher_failed")
+                    await self._reopen("the watcher failed")
         finally:
             await asyncio.shield(self.stop())
 
@@ -150,6 +155,8 @@ class Watcher:
         tree, self._tree = self._tree, None
         if tree is not None:
             await asyncio.to_thread(tree.close)
+        if self._post is not None:
+            self._post.take_lost()
         self.n_restarts += 1
         has_eyes = await self._open()
         if has_eyes or self.reason != was:
@@ -233,13 +240,13 @@ class Post:
 
     def file(self, path: RelPath, *, is_final: bool, is_writing: bool) -> None:
         """Keep a Markdown file to look at."""
-        kind = scan.sort(path) if scan.is_text(path) else "leftover"
-        if kind == "leftover":
-            return
         with self._lock:
+            was_final, was_writing = self._files.get(path, (None, False))
+            kind = "memory" if was_final is not None else scan.sort(path) if scan.is_text(path) else "leftover"
+            if kind == "leftover":
+                return
             if kind == "memory":
-                was_final, was_writing = self._files.get(path, (False, False))
-                is_done = is_final or (was_final and not is_writing)
+                is_done = is_final or (bool(was_final) and not is_writing)
                 self._files[path] = (is_done, is_writing or was_writing)
             else:
                 self._others.add(path)

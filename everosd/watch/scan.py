@@ -64,10 +64,12 @@ class Scan(msgspec.Struct, frozen=True, kw_only=True):
     n_folders: int = 0
     """Folders listed."""
 
+    blind: frozenset[str] = frozenset()
+    """The paths of `unreadable` and `links`."""
+
     def knows(self, path: str) -> bool:
         """Tell whether this scan could see `path`: only then does its not being in `files` mean anything."""
-        blind = {folder for folder, _ in self.unreadable} | {link for link, _ in self.links}
-        return not blind or not ({"", path, *map(str, PurePosixPath(path).parents)} & blind)
+        return not self.blind or self.blind.isdisjoint(("", path, *map(str, PurePosixPath(path).parents)))
 
 
 def is_walked(name: str) -> bool:
@@ -130,6 +132,7 @@ class _Walk:
             strays=tuple(sorted(self.strays)),
             links=tuple(sorted(self.links)),
             n_folders=self.n_folders,
+            blind=frozenset(path for path, _ in self.unreadable + self.links),
         )
 
     def start(self, below: RelPath) -> None:

@@ -48,11 +48,11 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 class _Dirty:
     """One thing to look at, until it is ripe."""
 
-    __slots__ = ("first_at", "is_final", "ripe_at")
+    __slots__ = ("first_at", "is_final", "is_written", "ripe_at")
 
     def __init__(self, first_at: float) -> None:
         self.first_at = first_at
-        self.is_final = False
+        self.is_final = self.is_written = False
         self.ripe_at = math.inf
 
 
@@ -120,7 +120,7 @@ class Settler:
 
     def take(self, now: float) -> Batch | None:
         """Return what is ripe at `now`, without waiting; None when nothing is."""
-        ripe: dict[Key, bool] = {}
+        ripe: dict[Key, bool] = {}  # the value: nobody is in the middle of writing it
         while self._heap and self._heap[0][0] <= now:
             _, key = heapq.heappop(self._heap)
             dirty = self._dirty.get(key)
@@ -129,7 +129,7 @@ class Settler:
             if dirty.ripe_at > now:
                 heapq.heappush(self._heap, (dirty.ripe_at, key))
                 continue
-            ripe[key] = dirty.is_final
+            ripe[key] = dirty.is_final or not dirty.is_written
             del self._dirty[key]
         if not ripe:
             return None
@@ -150,6 +150,7 @@ class Settler:
         elif dirty.is_final and not is_final and not is_writing:
             return
         dirty.is_final = is_final
+        dirty.is_written |= is_writing
         if is_final:
             self._finals.add(key)
             ripe_at = now + BATCH_S
@@ -184,7 +185,9 @@ class Settler:
             rescan=reason,
             folders=frozenset(RelPath(path) for path in folders if not _has_ancestor_in(path, folders)),
             others=frozenset(path for what, path in ripe if what == "other"),
-            unclosed=frozenset(RelPath(key[1]) for key, final in ripe.items() if key[0] == "file" and not final),
+            unclosed=frozenset(
+                RelPath(key[1]) for key, is_closed in ripe.items() if key[0] == "file" and not is_closed
+            ),
         )
 
 

@@ -254,6 +254,17 @@ def test_links_out_of_the_root_are_reported_and_not_followed(tmp_path: Path) -> 
     assert scan.scan(root, below=RelPath(f"{USER}/episodes/away")).files == {}
 
 
+def test_link_that_leads_nowhere_is_not_called_gone(tmp_path: Path) -> None:
+    """What a link leads to may come back (a mount): as long as the link is there, nothing is said of it."""
+    target = write(tmp_path, f"{USER}/memories/a/semantic-2026-01-01.md")
+    write(tmp_path, DAY).unlink()
+    (tmp_path / DAY).symlink_to(target)
+    assert isinstance(scan.look(tmp_path, DAY), scan.DiskFile)
+    target.unlink()
+    assert scan.Absent(parent_lists=False) == scan.look(tmp_path, DAY)
+    assert not scan.scan(tmp_path).knows(DAY)
+
+
 def test_root_that_is_a_link_is_walked(tmp_path: Path) -> None:
     """The root itself may be reached through a link."""
     write(tmp_path / "real", DAY)
