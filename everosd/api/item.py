@@ -19,6 +19,9 @@ from everosd.store import row as store_row
 _PROFILE_SCOPE = frozenset({"id", "type", "file_type", "schema_version", "user_id", "track"})
 """Frontmatter of a profile that says what the file is, not what is known of the person."""
 
+_MAIN = ("content", "fact", "foresight", "text")
+"""Where kinds have what they say."""
+
 _MAX_DIGITS = 19
 """Longer numbers are no moments."""
 
@@ -93,7 +96,6 @@ class Maker(msgspec.Struct, frozen=True, kw_only=True):
     def _episode(self, row: store_row.EntryRow) -> dict[str, object]:
         entry = parsed(row)
         seen = view.view(entry)
-        content: str = getattr(seen, "content", "")
         return {
             "user_id": row.owner.id if row.owner.type == "user" else None,
             "session_id": row.session_id or None,
@@ -101,11 +103,14 @@ class Maker(msgspec.Struct, frozen=True, kw_only=True):
             "sender_ids": row.sender_ids,
             "summary": getattr(seen, "summary", ""),
             "subject": view.title(entry),
-            "episode": content or text_of(entry),
+            "episode": content_of(entry, seen),
         }
 
     def _fact(self, hit: query.Hit) -> schema.SearchAtomicFactItem:
-        return schema.SearchAtomicFactItem(id=public(hit.row), content=text_of(parsed(hit.row)), score=hit.score)
+        entry = parsed(hit.row)
+        return schema.SearchAtomicFactItem(
+            id=public(hit.row), content=content_of(entry, view.view(entry)), score=hit.score
+        )
 
     def _profile(self, row: store_row.EntryRow) -> dict[str, object]:
         fields = parsed(row).fields
@@ -159,6 +164,12 @@ def value_of(key: str, text: str) -> object:
     return (
         int(text) if key.endswith("_ms") and text.isascii() and text.isdecimal() and len(text) < _MAX_DIGITS else text
     )
+
+
+def content_of(entry: log_entry.Entry, seen: msgspec.Struct) -> str:
+    """Return what an entry says, without its subject and summary; all of its text where no section is the main one."""
+    found: str = next((text for name in _MAIN if (text := getattr(seen, name, ""))), "")
+    return found or text_of(entry)
 
 
 def text_of(entry: log_entry.Entry) -> str:

@@ -89,6 +89,8 @@ async def entry(reader: read.Reader, maker: item.Maker, row: store_row.EntryRow)
         parent_id=row.parent_id,
         sender_ids=row.sender_ids,
         subject=view.title(taken),
+        summary=getattr(seen, "summary", ""),
+        content=item.content_of(taken, seen),
         text=item.text_of(taken),
         fields=taken.fields,
         sections=tuple(schema.Section(title=title, text=text) for title, text in taken.sections),

@@ -305,8 +305,12 @@ class EntryItem(msgspec.Struct, frozen=True, kw_only=True):
     parent_id: str
     sender_ids: tuple[str, ...]
     subject: str
+    summary: str
+    content: str
+    """What it says: the Content of an Episode, the Fact of a fact, the text of a message, all of it where no section
+    is the main one; uncut."""
     text: str
-    """All of its text, uncut."""
+    """All of its text, every section under its title, uncut."""
     fields: dict[str, str]
     """Inline fields as they stand in the file, unknown ones included."""
     sections: tuple[Section, ...]

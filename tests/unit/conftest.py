@@ -86,7 +86,7 @@ class Said:
 
     id: str
     fields: Mapping[str, str]
-    sections: Mapping[str, str]
+    sections: dict[str, str]
 
     def text(self) -> str:
         """Return the entry between its markers."""

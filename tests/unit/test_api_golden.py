@@ -1,0 +1,142 @@
+"""What a session with the daemon looks like on the wire, kept as text so that a change of it is seen in the diff."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.unit.conftest import Door, Open, Said
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "http"
+IS_WRITING = bool(os.environ.get("EVEROSD_WRITE_GOLDEN"))
+"""Set it to write the transcripts anew; then read the diff."""
+
+CHANGING = {"request_id", "updated_at", "uptime_s", "scan_age_s", "version", "age_s", "lsn"}
+"""Fields that differ from run to run."""
+
+BASE = "default_app/default_project"
+Step = tuple[str, str, str, object]
+"""What it shows, method, path, body (None: none)."""
+
+SEARCH, GET = "/api/v1/memory/search", "/api/v1/memory/get"
+
+READING: tuple[Step, ...] = (
+    ("The only user of the scope is meant", "POST", SEARCH, {"query": "puppy", "method": "keyword"}),
+    (
+        "Hybrid says that it was answered by keyword, and nests facts",
+        "POST",
+        SEARCH,
+        {"query": "vet", "user_id": "mara"},
+    ),
+    (
+        "A filter that the narrative cannot match",
+        "POST",
+        SEARCH,
+        {"query": "puppy", "user_id": "mara", "filters": {"session_id": "s_17"}},
+    ),
+    (
+        "Deprecated entries where they are asked for",
+        "POST",
+        SEARCH,
+        {"query": "puppy", "method": "keyword", "include_status": ["deprecated"]},
+    ),
+    (
+        "A page of Episodes, oldest first",
+        "POST",
+        GET,
+        {"memory_type": "episode", "user_id": "mara", "page_size": 2, "sort_order": "asc"},
+    ),
+    ("A profile", "POST", GET, {"memory_type": "profile", "user_id": "mara"}),
+    ("One entry with its lineage", "GET", "/api/v1/entries/mara_ep_20260309_00000001", None),
+    ("An entry that was replaced", "GET", "/api/v1/entries/mara_ep_20260302_00000001", None),
+    ("Health", "GET", "/health", None),
+)
+
+REFUSALS: tuple[Step, ...] = (
+    ("A misspelt field", "POST", SEARCH, {"query": "q", "userid": "mara"}),
+    ("A wrong type inside a filter", "POST", SEARCH, {"query": "q", "filters": {"timestamp": {"gte": []}}}),
+    ("Scope inside a filter", "POST", SEARCH, {"query": "q", "filters": {"AND": [{"owner_id": "theo"}]}}),
+    ("An id that could be a path", "POST", SEARCH, {"query": "q", "user_id": "../theo"}),
+    ("A kind without its owner", "POST", GET, {"memory_type": "agent_case", "user_id": "mara"}),
+    ("An entry that is not there", "GET", "/api/v1/entries/mara_ep_20260302_00000099", None),
+    ("A route that is not there", "GET", "/api/v1/memory", None),
+    ("A method that is not there", "GET", SEARCH, None),
+)
+
+
+def root_of(log_of: Callable[..., str], episode: Callable[..., Said]) -> dict[str, str]:
+    """Return a small root: a puppy, two fragments made one narrative, a fact, a profile."""
+    first = episode(1, "Mara thinks about a puppy.")
+    second = episode(2, "The puppy is called Bilbo.", session="s_18")
+    merged = episode(
+        1,
+        "Mara took in a puppy, Bilbo, and found a vet in the Kanalstrasse.",
+        date="20260309",
+        session=None,
+        parent_type="cluster",
+        parent_id="cl_0123456789ab",
+        sender_ids="[]",
+        sources="[ep_20260302_00000001, ep_20260302_00000002]",
+    )
+    del merged.sections["Summary"]
+    fact = (
+        "<!-- entry:af_20260309_00000001 -->\n## af_20260309_00000001\n\n**owner_id**: mara\n**parent_type**: episode\n"
+        "**timestamp**: 2026-03-09T00:01:00+00:00\n**parent_id**: ep_20260309_00000001\n\n### Fact\nThe vet is in the Kanalstrasse.\n"
+        "<!-- /entry:af_20260309_00000001 -->\n"
+    )
+    user = f"{BASE}/users/mara"
+    return {
+        f"{user}/episodes/episode-2026-03-02.md": log_of(
+            "mara", "2026-03-02", first, second, deprecated={first.id: merged.id, second.id: merged.id}
+        ),
+        f"{user}/episodes/episode-2026-03-09.md": log_of("mara", "2026-03-09", merged),
+        f"{user}/.atomic_facts/atomic_fact-2026-03-09.md": fact,
+        f"{user}/user.md": "---\nid: profile_mara\ntype: user_profile\nuser_id: mara\nsummary: Mara has a dog.\n---\nMara has a dog.\n",
+    }
+
+
+def settled(value: Any) -> Any:
+    """Return an answer without what differs from run to run, scores to three digits."""
+    if isinstance(value, dict):
+        return {key: f"<{key}>" if key in CHANGING else settled(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [settled(part) for part in value]
+    return round(value, 3) if isinstance(value, float) else value
+
+
+async def transcript(door: Door, steps: tuple[Step, ...]) -> str:
+    """Take the steps and return what was asked and answered, as text."""
+    parts = []
+    for title, method, path, body in steps:
+        answer = (
+            await door.client.request(method, path, json=body)
+            if body is not None
+            else await door.client.request(method, path)
+        )
+        shown = json.dumps(settled(answer.json()), indent=2, ensure_ascii=False)
+        if answer.status_code >= 400:
+            shown = re.sub(r'"timestamp": "[^"]+"', '"timestamp": "<timestamp>"', shown)
+        asked = "" if body is None else f" {json.dumps(body)}"
+        parts.append(f"# {title}\n{method} {path}{asked}\n{answer.status_code}\n{shown}\n")
+    return "\n".join(parts)
+
+
+@pytest.mark.parametrize("name", ["reading", "refusals"])
+async def test_the_wire_says_what_it_said(
+    name: str, open_door: Open, log_of: Callable[..., str], episode: Callable[..., Said]
+) -> None:
+    """Every step answers as the transcript has it (EVEROSD_WRITE_GOLDEN=1 writes it anew)."""
+    async with open_door(root_of(log_of, episode)) as door:
+        said = await transcript(door, READING if name == "reading" else REFUSALS)
+
+    path = GOLDEN / f"{name}.txt"
+    if IS_WRITING:
+        path.write_text(said, encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == said
