@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import datetime as dt
 import errno
+import gc
 import os
 import shutil
 import signal
@@ -24,7 +25,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn, cast
 
 import msgspec
-import structlog
 
 import everosd
 from everosd import clock as clocks
@@ -76,7 +76,7 @@ BACKLOG = 512
 PRIVATE = 0o077
 """What everosd makes is its user's alone."""
 
-log = structlog.get_logger(__name__)
+log = logs.logger(__name__)
 
 Outcome = Literal["stopped", "again"]
 FileState = tuple[int, int, int] | None
@@ -307,6 +307,7 @@ def serve(settings: config.Config) -> int:
     """
     os.umask(PRIVATE)
     _leave_at_signals()
+    gc.disable()  # nothing of what a start imports and builds is garbage; looking for it takes a tenth of the start
     limiter = logs.set_up(settings.log)
     notifier = notify.Notifier()
     try:
@@ -439,6 +440,8 @@ class _Run:
             self._node = node
             await stack.enter_async_context(self._http(node))
             log.info("listening", after_s=self._age_s())
+            gc.freeze()
+            gc.enable()
             await stack.enter_async_context(_loops(node, is_watching=True))
             await self._until_ready(node)
             await self._stop.wait()
