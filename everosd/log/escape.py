@@ -30,6 +30,7 @@ _BLANKS = re.compile(r"(?:[ \t]*+\n)*+")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _FIELD_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _NEEDS_QUOTES = re.compile(r'^[ \t"]|[ \t]$|[\x00-\x1f\x7f\x85\u2028\u2029]|^$')
+_ITEM = re.compile(r"""\s*+(?:"(?:[^"\\]|\\.)*+"|'(?:[^']|'')*+'|[^,]++)""")
 _PLAIN_ITEM = re.compile(r"[^\s,\[\]{}\"'\\](?:[^,\[\]{}\"'\\\x00-\x1f]*[^\s,\[\]{}\"'\\])?")
 
 
@@ -114,10 +115,17 @@ def read_list(value: str) -> tuple[str, ...]:
     try:
         decoded = json.loads(text)
     except (ValueError, RecursionError):
-        return tuple(item for piece in text[1:-1].split(",") if (item := piece.strip().strip("\"'")))
+        return tuple(item for piece in _ITEM.findall(text[1:-1]) if (item := _read_item(piece)))
     if not isinstance(decoded, list):
         return (text,)
     return tuple(item if isinstance(item, str) else json.dumps(item, ensure_ascii=False) for item in decoded)
+
+
+def _read_item(piece: str) -> str:
+    text = piece.strip()
+    if text.startswith('"'):
+        return read_value(text).strip('"')
+    return text.strip("'").replace("''", "'")
 
 
 def write_list(items: Iterable[str]) -> str:

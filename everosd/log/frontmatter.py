@@ -18,6 +18,7 @@ from everosd.log import escape
 _OPEN = re.compile(r"---[ \t]*(?:\r?\n|\Z)")
 _CLOSE = re.compile(r"(?:^|\n)---[ \t]*\r?(?:\n|\Z)")
 _ENTRY = re.compile(r"\n {0,3}" + escape.MARKER, re.IGNORECASE)
+_UNREADABLE = re.compile(r"[\ud800-\udfff]")
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.@+/-]*")
 _WORDS = frozenset(("true", "false", "yes", "no", "on", "off", "null", "y", "n", "none"))
 _MAX_CHARS = 4_000_000
@@ -92,26 +93,33 @@ def read(text: str) -> Frontmatter:
         )
     inner_end = max(inner, close.start() + 1) if close[0].startswith("\n") else inner
     spans = {"start": 0, "end": close.end(), "inner_start": inner, "inner_end": inner_end}
-    if inner_end - inner > _MAX_CHARS:
-        return msgspec.structs.replace(Frontmatter(error="the frontmatter is too large", error_line=1), **spans)
+    source = text[inner:inner_end]
     try:
-        values, keys = _Reader(text[inner:inner_end], inner).root()
+        _check(source)
+        values, keys = _Reader(source, inner).root()
     except yaml.YAMLError as error:
-        reason, at = _explain(error)
-        return msgspec.structs.replace(
-            Frontmatter(error=reason, error_line=text.count("\n", 0, inner + at) + 1), **spans
-        )
+        reason, at = _explain(error, len(source.rstrip()))
     except _NotSimple as error:
-        return msgspec.structs.replace(
-            Frontmatter(error=str(error), error_line=text.count("\n", 0, inner + error.at) + 1), **spans
-        )
-    return msgspec.structs.replace(Frontmatter(values=values, keys=keys), **spans)
+        reason, at = str(error), error.at
+    else:
+        return msgspec.structs.replace(Frontmatter(values=values, keys=keys), **spans)
+    return msgspec.structs.replace(Frontmatter(error=reason, error_line=text.count("\n", 0, inner + at) + 1), **spans)
 
 
-def _explain(error: yaml.YAMLError) -> tuple[str, int]:
+def _check(source: str) -> None:
+    """Refuse what the YAML parser would take too long over or cannot take at all."""
+    if len(source) > _MAX_CHARS:
+        raise _NotSimple(0, "the frontmatter is too large")
+    if (bad := _UNREADABLE.search(source)) is not None:
+        raise _NotSimple(bad.start(), "the frontmatter holds bytes that are no UTF-8")
+
+
+def _explain(error: yaml.YAMLError, end: int) -> tuple[str, int]:
     """Return the reason as one sentence and the offset in the YAML."""
     if isinstance(error, yaml.MarkedYAMLError):
         mark = error.problem_mark or error.context_mark
+        if mark is not None and mark.index >= end and error.context_mark is not None:
+            mark = error.context_mark  # where it was opened says more than the end of the YAML
         reason = " ".join(part for part in (error.context, error.problem) if part)
         return f"the frontmatter does not parse: {reason}", 0 if mark is None else mark.index
     if isinstance(error, yaml.reader.ReaderError):

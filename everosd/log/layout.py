@@ -30,6 +30,8 @@ UNKNOWN_DATE = "1970-01-01"
 _HASH_HEX_CHARS = 16
 _UNSAFE = frozenset('/\\<>:"|?*%~\u2028\u2029\ufeff')
 _SHORTENED = re.compile(r"~[0-9a-f]{16}$")
+_UNUSABLE = re.compile(r"[\0\ud800-\udfff]")
+"""No name holds a NUL; one that is no UTF-8 cannot be shown, asked for or stored."""
 _PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 _RESERVED_ON_WINDOWS = re.compile(
     r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9\u00b9\u00b2\u00b3]) *(?:\.|$)", re.IGNORECASE
@@ -222,7 +224,7 @@ def place(path: types.RelPath) -> Place | None:
     Also None: editor leftovers, conflict copies, hidden folders that are no kind's, owners whose id is not allowed.
     """
     parts = PurePosixPath(path).parts
-    if len(parts) <= _N_OWNER_PARTS or not path.endswith(".md") or leftover(parts[-1]) or "\0" in path:
+    if len(parts) <= _N_OWNER_PARTS or not path.endswith(".md") or leftover(parts[-1]) or _UNUSABLE.search(path):
         return None
     owner = _owner(parts[:_N_OWNER_PARTS])
     if owner is None:

@@ -23,7 +23,7 @@ from everosd.log import kind as kinds
 
 _STRUCTURE = re.compile(
     r"\n {0,3}(?:"
-    r"<!--[ \t]*+(?P<close>/?+)[ \t]*+entry[ \t]*+:[ \t]*+(?P<id>[^\s<>]{1,200})[ \t]*+-->[ \t]*+(?=\r?\n|\r?\Z)"
+    r"<!--[ \t]*+(?P<close>/?+)[ \t]*+entry[ \t]*+:[ \t]*+(?P<id>[^\s<>\0\ud800-\udfff]{1,200})[ \t]*+-->[ \t]*+(?=\r?\n|\r?\Z)"
     r"|(?P<fence>`{3,}|~{3,})(?P<info>[^\n]*)"
     r"|(?P<level>#{1,2})[ \t]+(?P<heading>[^\n]*)"
     r")",
@@ -329,8 +329,6 @@ class _Reader:
         """Report what the frontmatter has wrong, and complete the place from it."""
         if head.error:
             self.error = Warning(line=head.error_line, reason=head.error)
-        elif not self.is_clean and _UNREADABLE.search(self.text, head.start, head.end):
-            self.error = Warning(line=1, reason="the frontmatter holds bytes that are no UTF-8")
         self._complete_owner(head)
         if self.kind.is_whole_file:
             return

@@ -20,10 +20,49 @@ QUICK = settings(max_examples=200, deadline=None, suppress_health_check=[HealthC
 IDS = ("ep_20260302_00000001", "ep_20260302_00000002", "ep_20260302_0003")
 STRUCTURE = st.sampled_from(
     (
-        *(f"{indent}{back}<!-- {slash}entry:{id_} -->" for indent in ("", "   ", "    ") for back in ("", "\\", "\\\\") for slash in ("", "/") for id_ in IDS),
-        *("<!--ENTRY: ep_20260302_00000002-->", "<!-- entry:", "<!-- /entry:x", "<!-- note -->", "\\### Content", "### Content", "###\tNotes"),
-        *("### Subject", "## ep_20260302_00000002", "## A heading", "# Title", "#### Deeper", "**timestamp**: 2020-01-01", "\\**owner_id**: eve"),
-        *("```", "```python", "~~~", "````", "~~~~ x", "---", "***", "", " ", "\t", "\\", "plain", "  indented", "[a, b]", '"quoted"', "\x85\u2028\x0b\x1c"),
+        *(
+            f"{indent}{back}<!-- {slash}entry:{id_} -->"
+            for indent in ("", "   ", "    ")
+            for back in ("", "\\", "\\\\")
+            for slash in ("", "/")
+            for id_ in IDS
+        ),
+        *(
+            "<!--ENTRY: ep_20260302_00000002-->",
+            "<!-- entry:",
+            "<!-- /entry:x",
+            "<!-- note -->",
+            "\\### Content",
+            "### Content",
+            "###\tNotes",
+        ),
+        *(
+            "### Subject",
+            "## ep_20260302_00000002",
+            "## A heading",
+            "# Title",
+            "#### Deeper",
+            "**timestamp**: 2020-01-01",
+            "\\**owner_id**: eve",
+        ),
+        *(
+            "```",
+            "```python",
+            "~~~",
+            "````",
+            "~~~~ x",
+            "---",
+            "***",
+            "",
+            " ",
+            "\t",
+            "\\",
+            "plain",
+            "  indented",
+            "[a, b]",
+            '"quoted"',
+            "\x85\u2028\x0b\x1c",
+        ),
     ),
 )
 LINES = st.one_of(STRUCTURE, st.text(max_size=20))
@@ -47,7 +86,11 @@ def written_entries(draw: st.DrawFn, id_: str = IDS[0], kind: str = "episode") -
     """An entry as the daemon might write it, of values that nobody checked."""
     last = kinds.BY_NAME[kind].sections[-1]
     titles = st.one_of(st.sampled_from(("Subject", "Summary", "Notes", "Details")), st.text(min_size=1, max_size=8))
-    sections = [(title, text) for title, text in draw(st.lists(st.tuples(titles, TEXT), max_size=3)) if escape.one_line(title) and escape.one_line(title).casefold() != last.casefold()]
+    sections = [
+        (title, text)
+        for title, text in draw(st.lists(st.tuples(titles, TEXT), max_size=3))
+        if escape.one_line(title) and escape.one_line(title).casefold() != last.casefold()
+    ]
     if draw(st.booleans()):
         sections.append((last, draw(TEXT)))
     return entry.Entry(
@@ -100,8 +143,30 @@ def test_raw_text_says_all_of_an_entry(item: entry.Entry) -> None:
 @st.composite
 def files(draw: st.DrawFn) -> bytes:
     """A file as people make them: with or without frontmatter, entries, paragraphs and things that look like either."""
-    head = draw(st.sampled_from(("", "---\n---\n", "---\ndate: 2026-03-02\nentry_count: 2 # two\ndeprecated_entries:\n  # why\n  ep_20260302_0009: ep_20260302_0003\nx: |\n  y\n---\n", "---\n  a: b\n  entry_count:\n---\n", "---\nowner_id: mara\ntimestamp: 2026-03-02\n---\n## Subject\nS\n## Content\n")))
-    pieces = draw(st.lists(st.one_of(TEXT, st.sampled_from(IDS).map(lambda id_: f"<!-- entry:{id_} -->\n## {id_}\n\n**owner_id**: mara\n\n### Content\nbody\n<!-- /entry:{id_} -->")), max_size=6))
+    head = draw(
+        st.sampled_from(
+            (
+                "",
+                "---\n---\n",
+                "---\ndate: 2026-03-02\nentry_count: 2 # two\ndeprecated_entries:\n  # why\n  ep_20260302_0009: ep_20260302_0003\nx: |\n  y\n---\n",
+                "---\n  a: b\n  entry_count:\n---\n",
+                "---\nowner_id: mara\ntimestamp: 2026-03-02\n---\n## Subject\nS\n## Content\n",
+            )
+        )
+    )
+    pieces = draw(
+        st.lists(
+            st.one_of(
+                TEXT,
+                st.sampled_from(IDS).map(
+                    lambda id_: (
+                        f"<!-- entry:{id_} -->\n## {id_}\n\n**owner_id**: mara\n\n### Content\nbody\n<!-- /entry:{id_} -->"
+                    )
+                ),
+            ),
+            max_size=6,
+        )
+    )
     text = head + "\n".join(pieces) + draw(st.sampled_from(("", "\n", "\n\n")))
     if draw(st.booleans()):
         text = text.replace("\r", "").replace("\n", "\r\n")
@@ -118,7 +183,9 @@ def test_adopting_changes_no_entry(data: bytes) -> None:
         after = read(render.rewritten(before, stamp=STAMP))
     except errors.WriteRefused:
         return
-    assert [(item.id, item.nth, item.digest) for item in before.entries] == [(item.id, item.nth, item.digest) for item in after.entries]
+    assert [(item.id, item.nth, item.digest) for item in before.entries] == [
+        (item.id, item.nth, item.digest) for item in after.entries
+    ]
     assert all(item.form in ("marked", "single") for item in after.entries)
     assert before.has_bom == after.has_bom
     assert after.stamp == STAMP
@@ -143,7 +210,17 @@ def test_an_append_changes_nothing_else(data: bytes, item: entry.Entry) -> None:
 
 
 @QUICK
-@given(st.one_of(st.binary(max_size=300), files(), st.tuples(files(), st.integers(0, 500), st.binary(max_size=4)).map(lambda cut: cut[0][: cut[1]] + cut[2] + cut[0][cut[1] :])))
+@given(
+    st.one_of(
+        st.binary(max_size=300),
+        files(),
+        st.tuples(
+            files(),
+            st.integers(0, 500),
+            st.sampled_from((b"", b"\xff", b"\0", b"\xed\xa0\x80", b"\n")) | st.binary(max_size=4),
+        ).map(lambda cut: cut[0][: cut[1]] + cut[2] + cut[0][cut[1] :]),
+    )
+)
 def test_no_bytes_make_the_reader_raise(data: bytes) -> None:
     """Any bytes, in any place that is read, come back as entries, warnings or an error."""
     for path in (
@@ -162,6 +239,14 @@ def test_no_bytes_make_the_reader_raise(data: bytes) -> None:
             view.title(item)
             view.body(item)
             item.raw.encode()
+            item.id.encode()
+        for said in (
+            *(warning.reason for warning in parsed.warnings),
+            *parsed.quarantined,
+            *parsed.ids,
+            parsed.error.reason if parsed.error else "",
+        ):
+            said.encode()
         assert all(a.end <= b.start for a, b in zip(parsed.spans, parsed.spans[1:], strict=False))
 
 
@@ -170,7 +255,9 @@ def test_no_bytes_make_the_reader_raise(data: bytes) -> None:
 def test_two_ids_never_share_a_segment(one: str, other: str, fold_case: bool) -> None:  # noqa: FBT001 - a property's input
     """Ids that differ have segments that differ; a segment is safe, and says its id unless it was shortened."""
     first, second = layout.encode(one, fold_case=fold_case), layout.encode(other, fold_case=fold_case)
-    assert (types.nfc(one) == types.nfc(other)) == ((first.casefold() if fold_case else first) == (second.casefold() if fold_case else second))
+    assert (types.nfc(one) == types.nfc(other)) == (
+        (first.casefold() if fold_case else first) == (second.casefold() if fold_case else second)
+    )
     assert len(first.encode()) <= layout.MAX_SEGMENT_BYTES
     assert not set(first) & set('/\\<>:"|?*\0\n')
     assert first[0] not in ". "
