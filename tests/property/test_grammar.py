@@ -175,7 +175,7 @@ def files(draw: st.DrawFn) -> bytes:
 
 @QUICK
 @given(files())
-@example("---\na: b\n...\n---\n".encode())
+@example(b"---\na: b\n...\n---\n")
 def test_adopting_changes_no_entry(data: bytes) -> None:
     """Markers given to hand-written text leave every id and digest as they were, and taken away the file as it was."""
     before = read(data)

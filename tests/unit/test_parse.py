@@ -519,8 +519,7 @@ def test_shipped_shapes_of_everos_read_clean() -> None:
         pytest.skip(f"no sample files in {folder}")
     for name, path in (("episode_after_reflection.md", EPISODES), ("atomic_facts_after.md", FACTS)):
         data = (folder / name).read_bytes()
-        path = path.replace("mara", "alice").replace("2026-03-02", "2026-11-29")
-        parsed = read(data, path)
+        parsed = read(data, path.replace("mara", "alice").replace("2026-03-02", "2026-11-29"))
         assert () == parsed.warnings
         assert parsed.error is None
         assert data == render.new_file(parsed.place, parsed.entries, stamp=parsed.stamp, deprecated=parsed.deprecated)

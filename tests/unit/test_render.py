@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import zoneinfo
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -62,7 +64,7 @@ def test_every_kind_reads_back(kind: str) -> None:
     """What is written of a kind is read as that kind."""
     row = kinds.BY_NAME[kind]
     owner = types.Owner(app="a", project="p", type=row.owners[0], id="x/y" if row.owners[0] == "session" else "x")  # type: ignore[arg-type]
-    path = layout.Layout(layout.Path("/root")).path_for(
+    path = layout.Layout(Path("/root")).path_for(
         owner, kind, "2026-03-02", memory_path="p/q" if kind == "memory" else ""
     )
     place = layout.place(path)
@@ -246,23 +248,22 @@ BROKEN = [
 ]
 
 
+ACTIONS: dict[str, dict[str, Any]] = {
+    "append": {"appended": [NEW]},
+    "deprecate": {"deprecated": {"a": "b"}},
+    "replace": {"replaced": {"ep_20260302_00000001": NEW}},
+    "remove": {"removed": ["ep_20260302_00000001"]},
+    "adopt": {},
+}
+
+
 @pytest.mark.parametrize("head", BROKEN)
-@pytest.mark.parametrize("action", ["append", "deprecate", "replace", "remove", "adopt"])
+@pytest.mark.parametrize("action", list(ACTIONS))
 def test_P01_a_file_that_does_not_parse_is_never_rewritten(head: str, action: str) -> None:
     """Every action that would write refuses, names file and line, and says what to do."""
     parsed = read(head + ONE)
     with pytest.raises(errors.WriteRefused) as caught:
-        match action:
-            case "append":
-                render.rewritten(parsed, appended=[NEW], stamp=STAMP)
-            case "deprecate":
-                render.rewritten(parsed, deprecated={"a": "b"}, stamp=STAMP)
-            case "replace":
-                render.rewritten(parsed, replaced={parsed.entries[0].id: NEW}, stamp=STAMP)
-            case "remove":
-                render.rewritten(parsed, removed=["ep_20260302_00000001"], stamp=STAMP)
-            case _:
-                render.rewritten(parsed, stamp=STAMP)
+        render.rewritten(parsed, **ACTIONS[action], stamp=STAMP)
     assert EPISODES == caught.value.path
     assert caught.value.line
     assert caught.value.hint
