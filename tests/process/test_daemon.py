@@ -61,7 +61,11 @@ def test_saved_text_is_found_and_a_stop_is_clean(daemon: conftest.Daemon, root: 
 
 
 def test_O01_health_answers_within_a_second_while_a_large_root_is_read(daemon: conftest.Daemon, root: Path) -> None:
-    """A first read of 20,000 entries neither delays /health nor makes it slow."""
+    """A first read of 20,000 entries neither delays /health, compared with an empty root, nor makes it slow."""
+    began_s = time.monotonic()
+    daemon.start(ready=False)
+    empty_s = time.monotonic() - began_s
+    daemon.stop()
     write_many(root, 100, 200)
     began_s = time.monotonic()
     daemon.start(ready=False)
@@ -74,8 +78,8 @@ def test_O01_health_answers_within_a_second_while_a_large_root_is_read(daemon: c
         seen_reading = seen_reading or health["cascade"]["done"] < health["cascade"]["total"]
         assert time.monotonic() - began_s < 30
     daemon.wait_settled()
-    assert first_s < 1.5  # the machine is shared; the bench has the figure
-    assert slowest_s < 0.5
+    assert first_s < 2 * empty_s + 0.5
+    assert slowest_s < 1.0  # beside other tests; the bench has the figure of a quiet machine
     assert seen_reading
     assert daemon.health()["cascade"]["entries"] == 20_000
 
