@@ -240,6 +240,10 @@ class _Rewrite:
         self.expected: dict[str, object] = dict(self.head.values)
 
     def run(self, replaced: Mapping[str, entries.Entry], removed: frozenset[str], *, adopt: bool) -> bytes:
+        """Collect the edits and return the new bytes."""
+        if kinds.BY_NAME[self.parsed.place.kind].is_whole_file:
+            self._change_whole(replaced)
+            return self._result()
         is_single = bool(self.parsed.entries) and self.parsed.entries[0].form == "single"
         converts = is_single and bool(self.appended or replaced or removed)
         n_left = sum(entry.id not in removed for entry in self.parsed.entries)
@@ -249,8 +253,6 @@ class _Rewrite:
             self._edit(0, 0, self._lines("---", *(f"{key}: {value}" for key, value in lines)))
             self._deprecate_in_new_head()
             self._edit(0, 0, self._lines("---"))
-        elif kinds.BY_NAME[self.parsed.place.kind].is_whole_file:
-            self._set("last_appended_at", f"'{self.stamp}'")
         else:
             self._set("last_appended_at", f"'{self.stamp}'")
             if not is_single or converts:
@@ -262,6 +264,25 @@ class _Rewrite:
             self._change(replaced, removed, adopt=adopt and not is_single)
         self._append()
         return self._result()
+
+    def _change_whole(self, replaced: Mapping[str, entries.Entry]) -> None:
+        """Change the keys of a file that is one entry, and its body, where they differ."""
+        (old,) = self.parsed.entries
+        new = replaced.get(old.id, old)
+        changed = {key: value for key, value in new.fields.items() if old.fields.get(key) != value}
+        changed["last_appended_at"] = self.stamp
+        if self.head.end == 0:
+            head = self._lines("---", *(f"{frontmatter.scalar(key)}: {_structured(value)}" for key, value in changed.items()), "---")
+            self._edit(0, 0, head)
+        else:
+            for key, value in changed.items():
+                self._set(key, _structured(value))
+            for key in old.fields.keys() - new.fields.keys():
+                self._edit(self._line_start(self.head.keys[key].start), self._line_end(self.head.keys[key].value_end), "")
+                del self.expected[key]
+        if new.preamble != old.preamble:
+            body = escape.clean(new.preamble)
+            self._edit(self.head.end, len(self.text), self._lines(*body.split("\n")) if body else "")
 
     def _lines(self, *lines: str) -> str:
         return "".join(line + self.newline for line in lines)
@@ -283,10 +304,10 @@ class _Rewrite:
 
     def _set(self, key: str, value: str) -> None:
         """Set a key of the frontmatter to a scalar."""
-        self.expected[key] = value.strip("'")
+        self.expected[key] = frontmatter.read(f"---\n{frontmatter.scalar(key)}: {value}\n---\n").values[key]
         old = self.head.keys.get(key)
         if old is None:
-            self._edit(self.head.inner_end, self.head.inner_end, self._lines(f"{self._indent()}{key}: {value}"))
+            self._edit(self.head.inner_end, self.head.inner_end, self._lines(f"{self._indent()}{frontmatter.scalar(key)}: {value}"))
         else:
             gap = " " if old.value_start == old.value_end else ""
             self._edit(old.value_start, old.value_end, gap + value)
@@ -389,7 +410,6 @@ class _Rewrite:
                 if name in gone:
                     continue
                 self._set(name, value)
-                self.expected[name] = frontmatter.read(f"---\n{name}: {value}\n---\n").values[name]
         body = "" if entry.id in removed else entry_text(replaced.get(entry.id, entry), self.newline)
         self._edit(self.head.end, len(self.text), body)
 
@@ -423,7 +443,7 @@ class _Rewrite:
             at = end
         pieces.append(self.text[at:])
         result = "".join(pieces)
-        if self.head.end and not kinds.BY_NAME[self.parsed.place.kind].is_whole_file:
+        if self.head.end:
             read = frontmatter.read(result)
             if read.error or read.values != self.expected:
                 raise errors.WriteRefused(

@@ -101,6 +101,21 @@ def test_whole_files_read_back() -> None:
     assert only.raw == render.whole_text(only)
 
 
+def test_a_profile_is_changed_key_by_key() -> None:
+    """Of a file that is one entry only what differs is written; comments, order and the other keys stay."""
+    text = "---\nid: profile_mara\n# hers\nuser_id: mara\nsummary: 'likes tea'   # so far\ninfo:\n- a: 1\nold: x\nscore: 0.50\n---\nlikes tea\n"
+    parsed = read(text, f"{FOLDER}/user.md")
+    (only,) = parsed.entries
+    fields = {key: value for key, value in only.fields.items() if key != "old"} | {"summary": "likes: coffee", "facts": '["b", "c"]'}
+    changed = msgspec.structs.replace(only, fields=fields, preamble="likes coffee\n\nand cake")
+    written = render.rewritten(parsed, replaced={only.id: changed}, stamp=STAMP).decode()
+    expected = text.replace("'likes tea'", "'likes: coffee'").replace("old: x\n", "").replace("---\nlikes tea\n", f'facts: ["b", "c"]\nlast_appended_at: \'{STAMP}\'\n---\nlikes coffee\n\nand cake\n')
+    assert expected == written
+    back = read(written, f"{FOLDER}/user.md")
+    assert fields | {"last_appended_at": STAMP} == back.entries[0].fields
+    assert "---\nsummary: x\n" in render.rewritten(read("hello\n", f"{FOLDER}/user.md"), replaced={"profile_mara": entry.Entry(kind="profile", id="profile_mara", fields={"summary": "x"}, preamble="hello")}, stamp=STAMP).decode()
+
+
 def test_an_append_touches_three_lines_and_the_end() -> None:
     """Comments, order, spacing and unknown keys of the frontmatter stay; the entries before are byte-identical."""
     head = HEAD.replace("user_id", "# whose\nuser_id").replace("date:", "mood:   [calm,glad]  # how\ndate:")
