@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -671,3 +672,41 @@ def test_remote_file_system_is_recognised(tmp_path: Path, mounts: str, expected:
     table = tmp_path / "mountinfo"
     table.write_text(mounts.format(root=tmp_path), encoding="utf-8")
     assert expected == fs.remote_type(tmp_path, table)
+
+
+def _disturb(root: Path, chance: random.Random, n_steps: int) -> None:
+    """Do what people, editors and sync programs do to folders and files, in any order and without a pause."""
+    top = root / USER / "memories"
+    top.mkdir()
+    for n in range(n_steps):
+        folders = [top, *(path for path in top.rglob("*") if path.is_dir())]
+        files = list(top.rglob("*.md"))
+        folder = chance.choice(folders)
+        match chance.randrange(7):
+            case 0:
+                (folder / f"f{chance.randrange(4)}" / "g").mkdir(parents=True, exist_ok=True)
+            case 1 if folder != top:
+                shutil.rmtree(folder)
+            case 2 if folder != top:
+                target = chance.choice(folders) / f"m{n}"
+                if not target.is_relative_to(folder):
+                    folder.rename(target)
+            case 3 if files:
+                chance.choice(files).rename(folder / f"semantic-2026-01-{chance.randrange(1, 9):02}.md")
+            case 4 if files:
+                chance.choice(files).unlink()
+            case _:
+                (folder / f"semantic-2026-01-{chance.randrange(1, 9):02}.md").write_text(str(n), encoding="utf-8")
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_what_was_noticed_equals_the_disk(root: Path, seed: int) -> None:
+    """After hundreds of hasty changes to folders and files, following the batches leads to what a walk sees."""
+    async with watching(root) as eyes:
+        await asyncio.to_thread(_disturb, root, random.Random(seed), 400)  # noqa: S311 - no secret is made of it
+        await eyes.quiet()
+        await eyes.until(lambda: len(eyes.settler) == 0)
+        (root / DAY).touch()
+        await eyes.changed(DAY)
+        assert (await asyncio.to_thread(scan.scan, root)).files == dict(sorted(eyes.known.items()))
+    assert 0 == eyes.watcher.n_restarts
