@@ -169,7 +169,7 @@ def status(*, root: Root = None, as_json: Json = False) -> None:
         print(
             f"everosd {everosd.__version__} serves {where}: pid {holder.pid}, port {holder.port}, up {age or 'since unknown'}\n"
         )
-    print("\n".join(show.status(data)))
+    print("\n".join(show.status(data, is_served=holder is not None)))
 
 
 @commands.command()

@@ -86,9 +86,9 @@ def make(root: Path) -> int:
     root_folder.make(root)
     with resources.as_file(resources.files("everosd.cli") / "sample") as sample:
         shutil.copytree(sample, root, dirs_exist_ok=True, copy_function=shutil.copyfile)
-    for path in (root / "default_app").rglob("*"):
+    root.chmod(0o700)  # copying gave it the mode of the folder in the package
+    for path in root.rglob("*"):
         path.chmod(0o700 if path.is_dir() else 0o600)
-    (root / "default_app").chmod(0o700)
     return sum(1 for _ in root.rglob("*.md"))
 
 

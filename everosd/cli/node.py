@@ -132,6 +132,7 @@ class Exchange:
         payload = b"" if body is None else msgspec.json.encode(body)
         self._waiting = [{"type": "http.request", "body": payload, "more_body": False}]
         self._on_line = on_line
+        self._is_complete = asyncio.Event()
         self._status = 0
         self._is_stream = False
         self._rest = b""
@@ -145,10 +146,11 @@ class Exchange:
         return client.Answer(status=self._status, body=client.decoded(self._last if self._is_stream else self._rest))
 
     async def _receive(self) -> Any:  # a message of the protocol
-        """Hand the body over once; after that, nobody hangs up."""
+        """Hand the body over once; hang up when the answer is complete, as servers do."""
         if self._waiting:
             return self._waiting.pop()
-        return await asyncio.Event().wait()
+        await self._is_complete.wait()
+        return {"type": "http.disconnect"}
 
     async def _send(self, message: Any) -> None:  # a message of the protocol
         """Take the answer, line by line where it is streamed."""
@@ -161,6 +163,8 @@ class Exchange:
                 *lines, self._rest = self._rest.split(b"\n")
                 for line in filter(bytes.strip, lines):
                     self._line(line)
+            if not message.get("more_body"):
+                self._is_complete.set()
 
     def _line(self, line: bytes) -> None:
         """Keep the newest line and pass it on."""

@@ -27,8 +27,8 @@ def hits(data: Body) -> str:
     return "\n\n".join(blocks) if blocks else "nothing found"
 
 
-def status(data: Body) -> Iterator[str]:
-    """Yield the lines of `everosd status`."""
+def status(data: Body, *, is_served: bool = True) -> Iterator[str]:
+    """Yield the lines of `everosd status`; where no daemon serves the root, nobody watches it."""
     yield from _columns(
         (
             (
@@ -37,7 +37,7 @@ def status(data: Body) -> Iterator[str]:
             ),
             ("state", _state(data)),
             *((f"index {name}", _projection(cast("Body", one))) for name, one in section(data, "projections").items()),
-            ("watching", _watching(data)),
+            ("watching", _watching(data) if is_served else "nobody"),
         )
     )
     if data.get("alarm"):
