@@ -7,29 +7,19 @@ the file is still read. Structure is found by scanning for the few lines that ca
 
 from __future__ import annotations
 
-import bisect
 import hashlib
 import json
 import re
 import zoneinfo
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
 from everosd import types
 from everosd.log import entry as entries
-from everosd.log import escape, frontmatter, layout
+from everosd.log import escape, frontmatter, layout, structure
 from everosd.log import kind as kinds
 
-_STRUCTURE = re.compile(
-    r"\n {0,3}(?:"
-    r"<!--[ \t]*+(?P<close>/?+)[ \t]*+entry[ \t]*+:[ \t]*+(?P<id>[^\s<>\0\ud800-\udfff]{1,200})[ \t]*+-->[ \t]*+(?=\r?\n|\r?\Z)"
-    r"|(?P<fence>`{3,}|~{3,})(?P<info>[^\n]*)"
-    r"|(?P<level>#{1,2})[ \t]+(?P<heading>[^\n]*)"
-    r")",
-    re.IGNORECASE,
-)
-_STRUCTURE_FIRST = re.compile(_STRUCTURE.pattern.removeprefix("\\n"), re.IGNORECASE)
 _SECTION = re.compile(r"\n {0,3}###[ \t]+([^ \t\n][^\n]*)")
 """Starts with a literal, which the engine looks for fifty times faster than for the start of any line."""
 _FIELD = re.compile(r"\*\*([a-z][a-z0-9_]{0,63})\*\*:[ \t]*([^\n]*)(?:\n|\Z)")
@@ -41,8 +31,6 @@ _BLANK = re.compile(r"[ \t\r\n]*+")
 _RULES = re.compile(r"[-*_=\s]*+")
 _MAX_WARNINGS = 200
 """Enough for a person to mend at once, and for a file of nothing but mistakes not to fill the status."""
-_MAX_FENCES_TRIED = 64
-"""Keeps a file of nothing but fences from costing the square of its size."""
 _SINGLE_HEADING = re.compile(r"(?:\A|(?<=\n)) {0,3}##[ \t]+([^ \t\n][^\n]*)(?:\n|\Z)")
 
 FILE_KEYS = frozenset(
@@ -229,20 +217,6 @@ def _whole(kind: str, entry_id: str, raw: str, line: int) -> entries.Entry:
     )
 
 
-class _Token(NamedTuple):
-    """A line that may be structure."""
-
-    start: int
-    """First character of the line."""
-    end: int
-    """Behind the line, its newline left out."""
-    what: Literal["open", "close", "fence", "heading"]
-    text: str
-    """Id of a marker; the fence's run; the heading's text."""
-    rest: str = ""
-    """Info string of a fence; the `#`s of a heading."""
-
-
 class _Reader:
     """One file being read: collects entries, spans and warnings in file order."""
 
@@ -261,11 +235,7 @@ class _Reader:
         self.n_seen: dict[str, int] = {}
         self.headings: dict[str, int] = {}
         self.line_at, self.line_no = 0, 1
-        self.tokens: list[_Token] = []
-        self.opens: list[int] = []
-        self.fences: list[int] = []
-        self.closers: dict[str, list[int]] = {}
-        self.closes: dict[str, list[int]] = {}
+        self.lines = structure.Structure("", 0)
         self.ids: set[str] = set()
 
     def read(self) -> Parsed:
@@ -276,7 +246,8 @@ class _Reader:
             if self.kind.is_whole_file:
                 self._whole_file(head)
             else:
-                self._tokenise(head.end)
+                self.lines = structure.Structure(self.text, head.end)
+                self.ids.update(self.lines.tokens[at].text for at in self.lines.opens)
                 if not self._single(head):
                     self._body(head)
         deprecated = head.values.get("deprecated_entries")
@@ -413,99 +384,31 @@ class _Reader:
         self.entries.append(parse_entry(kind, entry_id, raw, form=form, line=line, nth=nth))
         self.spans.append(span)
 
-    def _tokenise(self, start: int) -> None:
-        """Collect the lines from `start` on that may be structure."""
-        text = self.text
-        if start == 0:
-            first = _STRUCTURE_FIRST.match(text)
-            if first is not None:
-                self._token(first, 0)
-        for match in _STRUCTURE.finditer(text, max(0, start - 1)):
-            self._token(match, match.start() + 1)
-        tokens = self.tokens
-        self.opens = [at for at, token in enumerate(tokens) if token.what == "open"]
-        self.fences = [at for at, token in enumerate(tokens) if token.what == "fence"]
-        self.closers = {
-            char: [at for at in self.fences if tokens[at].text[0] == char and not tokens[at].rest] for char in "`~"
-        }
-        self.closes = {}
-        for at, token in enumerate(tokens):
-            if token.what == "close":
-                self.closes.setdefault(token.text, []).append(at)
-        self.ids.update(tokens[at].text for at in self.opens)
-
-    def _token(self, match: re.Match[str], start: int) -> None:
-        after = self.text.find("\n", match.end())
-        end = len(self.text) if after < 0 else after + 1
-        if match["id"] is not None:
-            self.tokens.append(_Token(start, end, "close" if match["close"] else "open", match["id"]))
-        elif match["fence"] is not None:
-            info = match["info"].strip(" \t\r")
-            if not (match["fence"][0] == "`" and "`" in info):  # inline code, not a fence
-                self.tokens.append(_Token(start, end, "fence", match["fence"], info))
-        else:
-            self.tokens.append(_Token(start, end, "heading", match["heading"].strip(" \t\r"), match["level"]))
-
-    def _fence_end(self, at: int) -> int | None:
-        """Return the token that closes the fence at `at`."""
-        run = self.tokens[at].text
-        closers = self.closers[run[0]]
-        first = bisect.bisect_right(closers, at)
-        for closer in closers[first : first + _MAX_FENCES_TRIED]:
-            if len(self.tokens[closer].text) >= len(run):
-                return closer
-        return None
-
-    def _next(self, ordered: list[int], at: int) -> int | None:
-        found = bisect.bisect_right(ordered, at)
-        return ordered[found] if found < len(ordered) else None
-
     def _body(self, head: frontmatter.Frontmatter) -> None:
         """Walk the tokens: text outside markers, an entry, and so on to the end."""
         at, gap_start = 0, head.end
         # What follows a frontmatter that is never closed is YAML, not somebody's paragraph.
         is_text = not (head.error and head.inner_end == head.inner_start)
         while True:
-            upto, hidden = self._gap_end(at)
-            gap_end = self.tokens[upto].start if upto < len(self.tokens) else len(self.text)
+            upto, hidden = self.lines.gap_end(at)
+            gap_end = self.lines.tokens[upto].start if upto < len(self.lines.tokens) else len(self.text)
             if gap_end > gap_start:
                 self._gap(
                     gap_start,
                     gap_end,
-                    [token for n, token in enumerate(self.tokens[at:upto], at) if n not in hidden],
+                    [token for n, token in enumerate(self.lines.tokens[at:upto], at) if n not in hidden],
                     is_text=is_text,
                 )
-            if upto == len(self.tokens):
+            if upto == len(self.lines.tokens):
                 return
             at, gap_start = self._entry(upto)
             is_text = True
 
-    def _gap_end(self, at: int) -> tuple[int, set[int]]:
-        """Return the next opening marker from token `at` on, and the tokens before it that fences hide."""
-        hidden: set[int] = set()
-        while at < len(self.tokens) and self.tokens[at].what != "open":
-            closer = self._fence_end(at) if self.tokens[at].what == "fence" else None
-            if closer is not None and self._hides(at, closer):
-                hidden.update(range(at, closer + 1))
-                at = closer
-            at += 1
-        return at, hidden
-
-    def _hides(self, at: int, closer: int) -> bool:
-        """Return whether a fence outside entries ends at `closer`, and does not with an entry reaching over its end."""
-        first = bisect.bisect_right(self.opens, at)
-        last = bisect.bisect_left(self.opens, closer)
-        for opened in self.opens[first:last]:
-            close = self._next(self.closes.get(self.tokens[opened].text, []), opened)
-            if close is not None and close > closer:
-                return False
-        return True
-
     def _entry(self, at: int) -> tuple[int, int]:
         """Take up the entry that opens at token `at`; return the next token and where the text goes on."""
-        token = self.tokens[at]
-        end = self._entry_end(at)
-        stop = self.tokens[end] if end < len(self.tokens) else None
+        token = self.lines.tokens[at]
+        end = self.lines.entry_end(at)
+        stop = self.lines.tokens[end] if end < len(self.lines.tokens) else None
         is_closed = stop is not None and stop.what == "close"
         inner_end = len(self.text) if stop is None else stop.start
         span_end = stop.end if stop is not None and is_closed else inner_end
@@ -528,58 +431,10 @@ class _Reader:
         )
         return (end + 1 if is_closed else end), span_end
 
-    def _entry_end(self, at: int) -> int:
-        """Return the token that ends the entry opened at `at`: its closing marker, an opening one, or none (the end)."""
-        tokens, own = self.tokens, self.closes.get(self.tokens[at].text, [])
-        close, following = self._next(own, at), self._next(self.opens, at)
-        fence = self._next(self.fences, at)
-        stop = len(tokens) if following is None else following
-        first = stop if close is None else min(stop, close)
-        if fence is None or fence > first:
-            return first if close is not None and first == close else self._foreign_close(at, first)
-        limit = self._limit(at, own, stop)
-        n = at + 1
-        while n < limit:
-            token = tokens[n]
-            if token.what == "fence":
-                closer = self._fence_end(n)
-                if closer is not None and closer < limit:
-                    n = closer
-            elif token.what == "close" and token.text == tokens[at].text:
-                return n
-            elif token.what == "open":
-                return self._foreign_close(at, n)
-            n += 1
-        return limit if limit < len(tokens) and tokens[limit].what == "close" else self._foreign_close(at, limit)
-
-    def _limit(self, at: int, own: list[int], stop: int) -> int:
-        """Return the token that no fence of the entry can hide: a fence left open must not swallow what follows."""
-        first = bisect.bisect_right(own, at)
-        mine = own[first : first + _MAX_FENCES_TRIED]
-        for close in mine:
-            begin = _BLANK.match(self.text, self.tokens[close].end).end()  # type: ignore[union-attr]  # matches the empty text
-            following = close + 1
-            if begin >= len(self.text) or (
-                following < len(self.tokens)
-                and self.tokens[following].what == "open"
-                and self.tokens[following].start <= begin
-            ):
-                return close
-        return mine[-1] if mine else stop
-
-    def _foreign_close(self, at: int, end: int) -> int:
-        """Take a closing marker with another id for the missing one where nothing but blanks follows it."""
-        last = end - 1
-        if last > at and self.tokens[last].what == "close":
-            stop = self.tokens[end].start if end < len(self.tokens) else len(self.text)
-            if not self.text[self.tokens[last].end : stop].strip():
-                return last
-        return end
-
-    def _gap(self, start: int, end: int, tokens: list[_Token], *, is_text: bool) -> None:
+    def _gap(self, start: int, end: int, tokens: list[structure.Token], *, is_text: bool) -> None:
         """Take up what stands outside markers: entries under `## <id>`, headings, paragraphs."""
         block = start
-        heading: _Token | None = None
+        heading: structure.Token | None = None
         for token in tokens:
             if token.what == "fence":
                 continue
@@ -594,12 +449,14 @@ class _Reader:
             block, heading = (token.start, token) if token.what == "heading" else (token.end, None)
         self._block(block, end, heading, closed_at=None, is_text=is_text)
 
-    def _is_own_id(self, token: _Token) -> bool:
+    def _is_own_id(self, token: structure.Token) -> bool:
         """Whether the token is `## <entry id>` of this kind."""
         known = types.ENTRY_ID.fullmatch(token.text)
         return known is not None and known["prefix"] == self.kind.prefix and token.rest == "##"
 
-    def _block(self, start: int, end: int, heading: _Token | None, *, closed_at: int | None, is_text: bool) -> None:
+    def _block(
+        self, start: int, end: int, heading: structure.Token | None, *, closed_at: int | None, is_text: bool
+    ) -> None:
         """Take up one block outside markers."""
         inner = self.text[start:end]
         body = inner if heading is None else self.text[heading.end : end]
@@ -649,7 +506,11 @@ class _Reader:
         """Take up a file whose frontmatter holds the fields of its one entry; False where it is none."""
         if head.error or not self.kind.sections or not any(head.text(key) for key in _SINGLE_SIGNS):
             return False
-        if "entry_count" in head.values or self.opens or any(self._is_own_id(token) for token in self.tokens):
+        if (
+            "entry_count" in head.values
+            or self.lines.opens
+            or any(self._is_own_id(token) for token in self.lines.tokens)
+        ):
             return False
         body = self.text[head.end :].replace("\r\n", "\n")
         known = {title.casefold() for title in self.kind.sections}

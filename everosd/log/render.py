@@ -272,13 +272,17 @@ class _Rewrite:
         changed = {key: value for key, value in new.fields.items() if old.fields.get(key) != value}
         changed["last_appended_at"] = self.stamp
         if self.head.end == 0:
-            head = self._lines("---", *(f"{frontmatter.scalar(key)}: {_structured(value)}" for key, value in changed.items()), "---")
+            head = self._lines(
+                "---", *(f"{frontmatter.scalar(key)}: {_structured(value)}" for key, value in changed.items()), "---"
+            )
             self._edit(0, 0, head)
         else:
             for key, value in changed.items():
                 self._set(key, _structured(value))
             for key in old.fields.keys() - new.fields.keys():
-                self._edit(self._line_start(self.head.keys[key].start), self._line_end(self.head.keys[key].value_end), "")
+                self._edit(
+                    self._line_start(self.head.keys[key].start), self._line_end(self.head.keys[key].value_end), ""
+                )
                 del self.expected[key]
         if new.preamble != old.preamble:
             body = escape.clean(new.preamble)
@@ -307,7 +311,11 @@ class _Rewrite:
         self.expected[key] = frontmatter.read(f"---\n{frontmatter.scalar(key)}: {value}\n---\n").values[key]
         old = self.head.keys.get(key)
         if old is None:
-            self._edit(self.head.inner_end, self.head.inner_end, self._lines(f"{self._indent()}{frontmatter.scalar(key)}: {value}"))
+            self._edit(
+                self.head.inner_end,
+                self.head.inner_end,
+                self._lines(f"{self._indent()}{frontmatter.scalar(key)}: {value}"),
+            )
         else:
             gap = " " if old.value_start == old.value_end else ""
             self._edit(old.value_start, old.value_end, gap + value)
