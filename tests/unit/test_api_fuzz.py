@@ -160,14 +160,12 @@ async def test_no_body_makes_an_internal_error(
             assert all(item["user_id"] == "mara" for item in shown), body
 
 
-@pytest.mark.parametrize("query", ODD_QUERIES)
-async def test_S01_any_text_is_a_query(query: str, open_door: Open) -> None:
+async def test_S01_any_text_is_a_query(open_door: Open) -> None:
     """Signs of query languages, very long and invisible texts are 200; a blank query finds nothing."""
     async with open_door({DAY: "## Canal\n\nMara walked along the canal.\n"}) as door:
-        found = await door.search(query, user_id="mara")
-
-    expected = 1 if "canal" in query else 0
-    assert expected == len(found["episodes"])
+        for query in ODD_QUERIES:
+            found = await door.search(query, user_id="mara")
+            assert int("canal" in query) == len(found["episodes"]), query
 
 
 async def test_a_page_of_long_entries_comes_whole(
