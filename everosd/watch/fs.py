@@ -253,7 +253,7 @@ class Post:
             self._call()
 
     def folder(self, path: RelPath) -> None:
-        """Keep a folder to walk."""
+        """Keep a folder to walk; the root as a whole is `""`."""
         if scan.is_text(path):
             with self._lock:
                 self._folders.add(path)
@@ -291,13 +291,16 @@ class Post:
         for other in others:
             self._settler.mark_other(other)
         for folder in folders:
-            self._settler.mark_folder(folder)
+            if folder:
+                self._settler.mark_folder(folder)
+            else:
+                flood = flood or "the permissions of the root changed"
         if flood:
             self._settler.mark_all(flood)
 
     async def wait(self, clock: clocks.Clock, seconds: float) -> None:
         """Wait for the alarm, at most `seconds`."""
-        await settle.wait(self._alarm, clock, seconds)
+        await clocks.wait(self._alarm, seconds, clock)
 
     def take_lost(self) -> str:
         """Return why events were lost since the last call; empty when none were. Ends the alarm."""

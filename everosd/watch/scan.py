@@ -104,7 +104,7 @@ def scan(root: Path, *, below: RelPath | None = None) -> Scan:
     root are followed one link deep, so that no loop and no explosion is possible.
     """
     walk = _Walk(os.path.realpath(root))
-    if below is None:
+    if not below:
         walk.folder("", is_linked=False, is_asked_for=True)
     elif all(map(is_walked, PurePosixPath(below).parts)):
         walk.start(below)
@@ -122,6 +122,9 @@ class _Walk:
         self.strays: list[str] = []
         self.links: list[tuple[str, str]] = []
         self.n_folders = 0
+        self._folder = ""
+        """Of the file met last."""
+        self._takes_any_name: bool | None = None
 
     def result(self) -> Scan:
         self.files.sort(key=lambda file: file.path)
@@ -205,9 +208,11 @@ class _Walk:
         return []
 
     def _file(self, name: str, path: str, status: os.stat_result) -> None:
-        found = sort(path)
+        found: str = layout.leftover(name)
         if found == "leftover":
             return
+        if not found and not self._is_memory(path):
+            found = "stray"
         if not is_text(name):
             self.unreadable.append((printable(path), "the name is not UTF-8"))
         elif not stat.S_ISREG(status.st_mode):
@@ -218,6 +223,16 @@ class _Walk:
             self.strays.append(path)
         else:
             self.files.append(_disk_file(RelPath(path), status))
+
+    def _is_memory(self, path: str) -> bool:
+        """Tell whether memory is read from a path; in most folders any name will do, so one answer serves all."""
+        folder = path.rpartition("/")[0]
+        if folder != self._folder:
+            self._folder, self._takes_any_name = folder, None
+            return layout.place(RelPath(path)) is not None
+        if self._takes_any_name is None:
+            self._takes_any_name = layout.place(RelPath(f"{folder}/any name.md")) is not None
+        return self._takes_any_name or layout.place(RelPath(path)) is not None
 
     def _trouble(self, path: str, error: OSError) -> None:
         """Note what cannot be read; what vanished under the walk is normal."""

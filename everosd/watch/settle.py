@@ -116,7 +116,8 @@ class Settler:
                 return batch
             self._earlier.clear()
             self._deadline = self._heap[0][0] if self._heap else math.inf
-            await wait(self._earlier, self._clock, self._deadline - now)
+            wait_s = self._deadline - now
+            await clocks.wait(self._earlier, None if wait_s == math.inf else wait_s, self._clock)
 
     def take(self, now: float) -> Batch | None:
         """Return what is ripe at `now`, without waiting; None when nothing is."""
@@ -191,22 +192,8 @@ class Settler:
         )
 
 
-async def wait(event: asyncio.Event, clock: clocks.Clock, seconds: float) -> None:
-    """Wait for an event, at most `seconds` of the clock's time (`math.inf`: without limit)."""
-    if seconds == math.inf:
-        await event.wait()
-        return
-    sleep = asyncio.ensure_future(clock.sleep(seconds))
-    happened = asyncio.ensure_future(event.wait())
-    try:
-        await asyncio.wait((sleep, happened), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        sleep.cancel()
-        happened.cancel()
-
-
 def _has_ancestor_in(path: str, folders: set[str]) -> bool:
-    """Tell whether a folder above `path` is in the set; the root is `""`."""
+    """Tell whether a folder above `path` is in the set."""
     while path:
         path = path.rpartition("/")[0]
         if path in folders:

@@ -60,7 +60,7 @@ class Eyes:
     def _found(self, batch: settle.Batch) -> dict[RelPath, object]:
         found: dict[RelPath, object] = {path: scan.look(self.root, path) for path in batch.paths}
         for folder in batch.folders:
-            found |= scan.scan(self.root, below=folder).files if folder else scan.scan(self.root).files
+            found |= scan.scan(self.root, below=folder).files
             found |= {p: scan.look(self.root, p) for p in self.known if p.startswith(f"{folder}/") and p not in found}
         if batch.rescan:
             whole = scan.scan(self.root)
@@ -335,6 +335,9 @@ async def test_W18_folder_that_becomes_readable_again_is_looked_at(root: Path) -
         (root / EPISODES).chmod(0o700)
         (root / DAY).chmod(0o600)
         await eyes.until(lambda: any(DAY in batch.paths for batch in eyes.batches))
+        root.chmod(0o500)
+        await eyes.until(lambda: "the permissions of the root changed" in {batch.rescan for batch in eyes.batches})
+        root.chmod(0o700)
     assert [] == eyes.absences + eyes.changes
 
 

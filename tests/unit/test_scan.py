@@ -77,6 +77,24 @@ def test_every_kind_of_memory_is_found(tmp_path: Path) -> None:
     assert paths == set(scan.scan(tmp_path).files)
 
 
+def test_file_is_judged_alone_and_among_others_alike(tmp_path: Path) -> None:
+    """What a walk says of a file does not hang on which files it met before in that folder."""
+    folders = (f"{USER}/episodes", USER, f"{USER}/memories/a", "app/pro/agents/bot/skills/skill_cook", "app/pro", "app")
+    names = ("SKILL.md", "user.md", "any name.md", "x (conflicted copy).md", "a.md", "episode-2026-01-01.md")
+    paths = [f"{folder}/{name}" for folder in folders for name in names]
+    for path in paths:
+        write(tmp_path, path)
+    found = scan.scan(tmp_path)
+    judged = dict.fromkeys(found.files, "memory") | dict.fromkeys(found.strays, "stray")
+    assert {path: scan.sort(path) for path in paths} == judged | dict.fromkeys(found.conflicts, "conflict")
+
+
+def test_scan_below_nothing_is_a_scan_of_the_root(tmp_path: Path) -> None:
+    """The root is a folder like any other."""
+    write(tmp_path, DAY)
+    assert scan.scan(tmp_path) == scan.scan(tmp_path, below=RelPath(""))
+
+
 def test_W15_folders_of_the_daemon_and_of_others_are_not_walked(tmp_path: Path) -> None:
     """Index, cache, temporary files, git and Obsidian are no part of the walk."""
     write(tmp_path, DAY)
