@@ -155,13 +155,15 @@ def test_M03_the_last_entry_may_be_cut_off() -> None:
     assert 1 == len(parsed.warnings)
 
 
-def test_a_misspelt_closing_marker_ends_its_entry() -> None:
+@pytest.mark.parametrize("content", ["content 2", "```\ncontent 2\n```", "```\ncontent 2"])
+def test_a_misspelt_closing_marker_ends_its_entry(content: str) -> None:
     """A closing marker with another id is taken for the missing one, with a warning."""
     parts = five()
+    parts[1] = episode(2, content=content)
     parts[1] = parts[1].replace("/entry:ep_20260302_00000002", "/entry:ep_20260302_0002")
     parsed = read(HEAD + "".join(parts))
     assert FIVE == ids(parsed)
-    assert "content 2" == sections(parsed, 1)["Content"]
+    assert content == sections(parsed, 1)["Content"]
     assert ["the closing marker of ep_20260302_00000002 says ep_20260302_0002"] == [
         warning.reason for warning in parsed.warnings
     ]
