@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pathlib
 import zoneinfo
@@ -91,7 +92,7 @@ def _entry_state(item: entries.Entry, record: view.Fields) -> state.EntryState:
         line=item.line,
         form=item.form,
         kind=item.kind,
-        digest=item.digest,
+        digest=_digest(item, record),
         session_id=record.session_id,
         timestamp_us=record.timestamp_us,
         parent_type=record.parent_type,
@@ -103,6 +104,12 @@ def _entry_state(item: entries.Entry, record: view.Fields) -> state.EntryState:
         expires_us=record.expires_us,
         raw=item.raw,
     )
+
+
+def _digest(item: entries.Entry, record: view.Fields) -> bytes:
+    """Return what tells this entry from another state of it: its text, and what its file and place say of it."""
+    said = msgspec.msgpack.encode(msgspec.structs.replace(record, warnings=()))
+    return hashlib.blake2b(item.digest + said, digest_size=16).digest()
 
 
 def _is_held(path: pathlib.Path) -> bool:

@@ -107,19 +107,19 @@ class Machine(stateful.RuleBasedStateMachine):
         body = "".join(episode(f"ep_{date}_{self.n + k + 1:08d}", self.token()) for k in range(count))
         path = self.file(owner, day)
         temporary = path.with_name(f".{path.name}.tmp.1")
-        temporary.write_text(f"---\ndate: '{day}'\n---\n{body}", encoding="utf-8")
+        temporary.write_text(f"---\ndate: '{day}'\n---\n{body}", encoding="utf-8", errors="surrogateescape")
         temporary.rename(path)
 
     @stateful.rule(pick=st.integers(0, 99), hand=st.booleans())
     def edit(self, pick: int, hand: bool) -> None:  # noqa: FBT001  # drawn
         """Change one word in place, or write a paragraph by hand at the end."""
         for path in self.files()[pick % 7 : pick % 7 + 1]:
-            text = path.read_text("utf-8")
+            text = path.read_text("utf-8", "surrogateescape")
             words = TOKEN.findall(text)
             if hand or not words:
-                path.write_text(text + f"\n## Note {self.n}\nby hand {self.token()}\n", encoding="utf-8")
+                path.write_text(text + f"\n## Note {self.n}\nby hand {self.token()}\n", encoding="utf-8", errors="surrogateescape")
             else:
-                path.write_text(text.replace(words[pick % len(words)], self.token(), 1), encoding="utf-8")
+                path.write_text(text.replace(words[pick % len(words)], self.token(), 1), encoding="utf-8", errors="surrogateescape")
 
     @stateful.rule(pick=st.integers(0, 99))
     def delete(self, pick: int) -> None:
@@ -142,7 +142,8 @@ class Machine(stateful.RuleBasedStateMachine):
         files = self.files()
         if files:
             path = files[pick % len(files)]
-            (shutil.copy if pick % 2 else shutil.move)(path, path.with_name(name))
+            if path.name != name:
+                (shutil.copy if pick % 2 else shutil.move)(path, path.with_name(name))
 
     @stateful.rule(pick=st.integers(0, 99), other=st.integers(0, 99))
     def move_entry(self, pick: int, other: int) -> None:
@@ -151,10 +152,10 @@ class Machine(stateful.RuleBasedStateMachine):
         if not files:
             return
         source, target = files[pick % len(files)], files[other % len(files)]
-        found = re.search(r"<!-- entry:(\S+) -->\n.*?<!-- /entry:\1 -->\n", source.read_text("utf-8"), re.DOTALL)
+        found = re.search(r"<!-- entry:(\S+) -->\n.*?<!-- /entry:\1 -->\n", source.read_text("utf-8", "surrogateescape"), re.DOTALL)
         if found and source != target:
-            source.write_text(source.read_text("utf-8").replace(found[0], "", 1), encoding="utf-8")
-            target.write_text(target.read_text("utf-8") + found[0], encoding="utf-8")
+            source.write_text(source.read_text("utf-8", "surrogateescape").replace(found[0], "", 1), encoding="utf-8", errors="surrogateescape")
+            target.write_text(target.read_text("utf-8", "surrogateescape") + found[0], encoding="utf-8", errors="surrogateescape")
 
     @stateful.rule(pick=st.integers(0, 99), junk=st.binary(max_size=40))
     def damage(self, pick: int, junk: bytes) -> None:
@@ -168,10 +169,10 @@ class Machine(stateful.RuleBasedStateMachine):
     def deprecate(self, pick: int, other: int) -> None:
         """Name a successor in the frontmatter by hand."""
         for path in self.files()[pick % 5 : pick % 5 + 1]:
-            ids = re.findall(r"<!-- entry:(\S+) -->", path.read_text("utf-8"))
+            ids = re.findall(r"<!-- entry:(\S+) -->", path.read_text("utf-8", "surrogateescape"))
             if ids:
                 line = f"deprecated_entries:\n  {ids[pick % len(ids)]}: {ids[other % len(ids)]}\n"
-                path.write_text(path.read_text("utf-8").replace("---\n", f"---\n{line}", 1), encoding="utf-8")
+                path.write_text(path.read_text("utf-8", "surrogateescape").replace("---\n", f"---\n{line}", 1), encoding="utf-8", errors="surrogateescape")
 
     # -- what the daemon does --------------------------------------------------------------------------------------
 
@@ -219,7 +220,7 @@ class Machine(stateful.RuleBasedStateMachine):
             await cascade.reconcile("check")
             await cascade.settled(timeout_s=20)
         report = await cascade.verify()
-        assert report.differences == ()
+        assert () == report.differences, report.differences
         assert report.digest_live == report.digest_disk
         status = cascade.status()
         assert status.lsn >= self.lsn
