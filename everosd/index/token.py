@@ -61,6 +61,7 @@ _EMOJI = "\u2600-\u27bf\U0001f000-\U0001faff"
 _WORD_ASCII = re.compile(rf"\w+(?:[{_JOINERS}]\w+)*(?:\+\+|#)?")
 _WORD = re.compile(rf"[\w{_MARKS}]+(?:[{_JOINERS}][\w{_MARKS}]+)*(?:\+\+|#)?|[{_EMOJI}]")
 _PART = re.compile(rf"[^_{_JOINERS}#]+")
+_PIECE = re.compile(r"[^@/:\\&]+")
 _RUN = re.compile(rf"[{_UNSPACED}{_MARKS}]*[{_UNSPACED}][{_UNSPACED}{_MARKS}]*|[^{_UNSPACED}]+")
 _CLUSTER = re.compile(rf"[^{_MARKS}][{_MARKS}]*|[{_MARKS}]+")
 _IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
@@ -171,6 +172,9 @@ def _forms(word: str) -> Iterator[tuple[str, float]]:
         return
     whole = _fold(word.strip("._@'/:-&").replace("-", "").replace("'", ""))
     yield whole[:MAX_TERM_CHARS], 1.0
+    pieces = _PIECE.findall(whole)
+    if len(pieces) > 1:  # the host of an address, the file of a path
+        yield from ((piece[:MAX_TERM_CHARS], PART_WEIGHT) for piece in pieces if _PART.fullmatch(piece) is None)
     for part in parts:
         yield from _part_forms(part, PART_WEIGHT)
 

@@ -36,16 +36,17 @@ def parents(facts: Iterable[shelf.Hit]) -> dict[int, float]:
 def lifted(own: Iterable[shelf.Hit], best_facts: Mapping[int, float]) -> list[Ranked]:
     """Rank entries by their own score, raised by that of their best fact.
 
-    `1 - (1 - own)(1 - LIFT * fact)`: never lower than the entry's own, never above 1, and an entry without facts keeps
+    `own + (1 - own) * LIFT * fact`: never lower than the entry's own, never above 1, and an entry without facts keeps
     its score.
     """
-    ranked = {
-        hit.key: Ranked(
-            key=hit.key, link=hit.own_link, score=1 - (1 - hit.score) * (1 - LIFT * best_facts.get(hit.own_link, 0.0))
+    return ordered(
+        Ranked(
+            key=hit.key,
+            link=hit.own_link,
+            score=hit.score + (1 - hit.score) * LIFT * best_facts.get(hit.own_link, 0.0),
         )
         for hit in own
-    }
-    return ordered(ranked.values())
+    )
 
 
 def plain(hits: Iterable[shelf.Hit]) -> list[Ranked]:
