@@ -193,7 +193,7 @@ def _edit(
     time.sleep(dice.uniform(0.05, 0.3))
     started = time.perf_counter()
     save(path, changed)
-    daemon.wait_until(lambda: client.has(item.user, word), timeout_s=30, what=f"the edit of {item.path}")
+    daemon.wait_until(lambda: client.has(item.user, word), timeout_s=30, what=f"the edit of {item.path}", pause_s=0.003)
     return (time.perf_counter() - started) * 1000
 
 
