@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import struct
 import zlib
@@ -28,10 +29,10 @@ _FOOTER_MAGIC = 1337  # last four bytes of Tantivy's files (tantivy 0.27, direct
 _FOOTER_ENDS = 8  # length of the footer's JSON and the magic, four bytes each
 _CHUNK_BYTES = 1 << 20
 _SUFFIXES = ("term", "idx", "pos", "store", "fast", "fieldnorm")
-_GONE = (
-    "(os error 2)",
-    "FileDoesNotExist",
-)  # a file of the index was deleted under it: damage, not a disk that refuses
+# How Tantivy's errors name the system's: as `… (os error 13)` or as `IoError { … Os { code: 13, … } … }`.
+_REFUSED = re.compile(r"\(os error \d+\)|\bIoError\b|\bOs \{ code: \d+|\bIO error\b|LockFailure")
+# A file of the index was deleted under it: damage, not a disk that refuses.
+_GONE = re.compile(r"\(os error 2\)|\bOs \{ code: 2,|FileDoesNotExist")
 
 
 def set_aside(folder: Path) -> Path:
@@ -146,7 +147,8 @@ def translated(after: Callable[[], None] = lambda: None) -> Iterator[None]:
             raise
         after()
         reason = str(error)
-        is_refused = isinstance(error, OSError) or "os error" in reason
-        if is_refused and not isinstance(error, FileNotFoundError) and not any(word in reason for word in _GONE):
+        is_refused = isinstance(error, OSError) or _REFUSED.search(reason) is not None
+        is_gone = isinstance(error, FileNotFoundError) or _GONE.search(reason) is not None
+        if is_refused and not is_gone:
             raise errors.IndexUnavailable(NAME, reason) from error
         raise errors.DerivedIndexError(NAME, reason) from error

@@ -340,6 +340,13 @@ def test_X09_a_disk_that_refuses_is_told_apart_from_damage(tmp_path: Path) -> No
         (OSError(28, "No space left on device"), errors.IndexUnavailable),
         (ValueError("An IO error occurred: 'Read-only file system (os error 30)'"), errors.IndexUnavailable),
         (ValueError("An IO error occurred: 'No such file or directory (os error 2)'"), errors.DerivedIndexError),
+        (
+            ValueError(
+                "Failed to open file for write: 'IoError { io_error: Custom { kind: PermissionDenied, error: PathError "
+                '{ path: "/x", err: Os { code: 13, kind: PermissionDenied, message: "Permission denied" } } } }\''
+            ),
+            errors.IndexUnavailable,
+        ),
         (ValueError("Schema error: 'An index exists but the schema does not match.'"), errors.DerivedIndexError),
     ],
 )
