@@ -115,16 +115,18 @@ def read_list(value: str) -> tuple[str, ...]:
     try:
         decoded = json.loads(text)
     except (ValueError, RecursionError):
-        return tuple(item for piece in _ITEM.findall(text[1:-1]) if (item := _read_item(piece)))
-    if not isinstance(decoded, list):
-        return (text,)
-    return tuple(item if isinstance(item, str) else json.dumps(item, ensure_ascii=False) for item in decoded)
+        decoded = ()
+    # Numbers keep the digits they were written with: only strings and what is nested are JSON's to read.
+    if decoded and all(isinstance(item, (str, list, dict)) for item in decoded):
+        return tuple(item if isinstance(item, str) else json.dumps(item, ensure_ascii=False) for item in decoded)
+    return tuple(item for piece in _ITEM.findall(text[1:-1]) if (item := _read_item(piece)))
 
 
 def _read_item(piece: str) -> str:
     text = piece.strip()
     if text.startswith('"'):
-        return read_value(text).strip('"')
+        value = read_value(text)
+        return text.strip('"') if value == text else value
     return text.strip("'").replace("''", "'")
 
 

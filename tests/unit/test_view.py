@@ -1,0 +1,85 @@
+"""What an entry means to filters, searches and answers."""
+
+from __future__ import annotations
+
+import zoneinfo
+
+import pytest
+
+from everosd import types
+from everosd.log import entry, kind, layout, parse, view
+
+UTC = zoneinfo.ZoneInfo("UTC")
+PLACE = layout.Place(
+    owner=types.Owner(app="default", project="default", type="user", id="mara"), kind="episode", date="2026-03-02"
+)
+
+
+def made(kind_name: str = "episode", raw: str = "", form: entry.Form = "marked") -> entry.Entry:
+    return parse.parse_entry(kind_name, f"{kind.BY_NAME[kind_name].prefix}_20260302_1", raw, form=form)
+
+
+def test_wrong_values_have_defaults_and_are_reported() -> None:
+    """Each value that cannot be used is named; the entry goes on with the default."""
+    found = view.record(
+        made(raw="**status**: gone\n**expires_at**: soon\n**timestamp**: never\n**owner_id**: eve\n"), PLACE, UTC
+    )
+    assert ("active", None, view.file_date_us(PLACE, UTC)) == (found.own_status, found.expires_us, found.timestamp_us)
+    assert 4 == len(found.warnings)
+    for word in ("gone", "soon", "never", "eve"):
+        assert any(word in warning for warning in found.warnings)
+
+
+@pytest.mark.parametrize("written", ["", "null", "~", "None"])
+def test_null_is_no_session(written: str) -> None:
+    """A narrative's session is none, however that is written."""
+    found = view.record(
+        made(raw=f"**session_id**: {written}\n**expires_at**: {written}\n**timestamp**: {written}\n"), PLACE, UTC
+    )
+    assert (None, None, ()) == (found.session_id, found.expires_us, found.warnings)
+
+
+def test_an_unknown_memory_type_is_episodic() -> None:
+    """The type falls back to the file's, then to episodic."""
+    place = layout.Place(owner=PLACE.owner, kind="memory", date="2026-03-02", memory_path="p")
+    found = view.record(made("memory", "**memory_type**: vague\n"), place, UTC)
+    assert ("episodic", "p", 1) == (found.memory_type, found.memory_path, len(found.warnings))
+
+
+def test_every_word_of_an_entry_is_searchable_once() -> None:
+    """Title and body together hold subject, heading, preamble, unknown sections and fields, and nothing technical."""
+    item = made(
+        raw="## A walk\n\n**owner_id**: mara\n**mood**: calm\n**report_id**: r1\n\nopening\n\n### Subject\nLake\n\n### Notes\nboots\n\n### Content\nwater\n"
+    )
+    assert "Lake" == view.title(item)
+    assert "A walk\ncalm\nopening\nNotes\nboots\nwater" == view.body(item)
+    assert "A walk" == view.title(made(raw="## A walk\n\n### Subject\n\n### Content\nx"))
+
+
+@pytest.mark.parametrize(
+    ("name", "raw", "field", "value"),
+    [
+        ("foresight", "## Trip\nshe will go", "foresight", "she will go"),
+        ("atomic_fact", "She likes tea.", "fact", "She likes tea."),
+        ("episode", "## Trip\nshe went\n\n### Where\nthe lake", "content", "she went\n\n### Where\nthe lake"),
+        ("episode", "## Trip", "content", "Trip"),
+        ("memory", "text only", "content", "text only"),
+        ("cluster", "**source_count**: 3\n**deprecated_fact_count**: x", "source_count", 3),
+        ("message", "**tool_call_id**: null\n**sender_name**: Ada", "tool_call_id", None),
+    ],
+)
+def test_text_by_hand_is_where_answers_look(name: str, raw: str, field: str, value: object) -> None:
+    """Text without sections is shown as the kind's main text; values are converted to the struct's types."""
+    assert value == getattr(view.view(made(name, raw, "hand")), field)
+
+
+def test_json_in_a_profile_is_searched_as_text() -> None:
+    """Every text in lists and maps is found, broken JSON is text, and the summary is there once."""
+    item = parse.parse_entry(
+        "profile",
+        "profile_mara",
+        "---\nsummary: tea\ninfo:\n- k: [deep, {x: er}]\nodd: '[not json'\n---\ntea\n",
+        form="whole",
+    )
+    assert "tea\ndeep\ner\n[not json" == view.body(item)
+    assert ("tea", "profile_mara") == (view.view(item).summary, view.view(item).id)  # type: ignore[attr-defined]
