@@ -158,7 +158,7 @@ class Admin:
         """Return the body of an admin request, `{}` where there is none."""
         reply.called(request, f"admin/{route}")
         _require_local(request)
-        return schema.decode(decoder, await request.body() or b"{}")
+        return schema.decode(decoder, await reply.body(request) or b"{}")
 
     def _stream(self, name: str, work: Work) -> response.Stream:
         """Start the work and return its progress as a stream.

@@ -27,6 +27,10 @@ class Forbidden(errors.EverosdError):
     """The request comes from where it may not come from."""
 
 
+class ClientLeft(errors.EverosdError):
+    """The connection ended in the middle of a request: nobody reads the answer, and nothing is wrong here."""
+
+
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """An error as the caller sees it."""
 
@@ -44,6 +48,7 @@ TABLE: tuple[tuple[type[Exception], int, str], ...] = (
     (errors.NotFound, 404, NOT_FOUND),
     (Conflict, 409, "CONFLICT"),
     (Forbidden, 403, FORBIDDEN),
+    (ClientLeft, 400, INVALID_INPUT),
     (errors.WriteRefused, 409, "CONFLICT"),
     (errors.DerivedIndexError, 503, "CAPABILITY_UNAVAILABLE"),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import cast
 
 import msgspec
 
@@ -172,7 +173,7 @@ def _in_time_order(maker: item.Maker, rows: Sequence[store_row.EntryRow]) -> Ite
             session_id=row.owner.id,
             sender_id=seen.sender_id,
             sender_name=seen.sender_name,
-            role=seen.role,
+            role=cast("schema.Role", seen.role),
             content=seen.text,
             timestamp=maker.iso(row.timestamp_us),
             tool_calls=_tool_calls(seen.tool_calls),

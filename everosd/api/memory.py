@@ -43,7 +43,7 @@ class Memory:
     async def search(self, request: reply.Request) -> reply.Response:
         """Answer POST memory/search."""
         reply.called(request, "memory/search")
-        asked = schema.decode(schema.SEARCH, await request.body())
+        asked = schema.decode(schema.SEARCH, await reply.body(request))
         _check_top_k(asked.top_k)
         statuses = _statuses(asked.include_status)
         wanted = self._wanted(asked)
@@ -69,7 +69,7 @@ class Memory:
     async def get(self, request: reply.Request) -> reply.Response:
         """Answer POST memory/get."""
         reply.called(request, "memory/get")
-        asked = schema.decode(schema.GET, await request.body())
+        asked = schema.decode(schema.GET, await reply.body(request))
         owner = _owner_for(asked)
         rows, total = await self._given.reader.page(
             owner,

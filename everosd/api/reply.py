@@ -6,9 +6,9 @@ from typing import Any, TypeAlias, TypeVar
 
 import litestar
 import msgspec
-from litestar import response
+from litestar import exceptions, response
 
-from everosd.api import schema
+from everosd.api import errors, schema
 
 DataT = TypeVar("DataT", bound=msgspec.Struct)
 
@@ -22,6 +22,19 @@ def request_id(request: Request) -> str:
     """Return the id that the guard gave this request."""
     found: str = request.scope["state"]["request_id"]
     return found
+
+
+async def body(request: Request) -> bytes:
+    """Return the body of a request.
+
+    Raises:
+        errors.ClientLeft: The connection ended before all of it had come.
+    """
+    try:
+        return await request.body()
+    except exceptions.InternalServerException as error:
+        message = "the connection ended before the whole body had come"
+        raise errors.ClientLeft(message) from error
 
 
 def called(request: Request, route: str) -> None:

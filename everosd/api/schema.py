@@ -24,6 +24,8 @@ Status = Literal["active", "deprecated", "expired", "superseded", "archived", "d
 SearchMethod = Literal["keyword", "vector", "hybrid", "agentic", "llm_multiround"]
 GetMemoryType = Literal["episode", "profile", "agent_case", "agent_skill"]
 
+Role = Literal["user", "assistant", "tool"]
+
 Unit = Annotated[float, msgspec.Meta(ge=0, le=1)]
 OwnerId = Annotated[str, msgspec.Meta(min_length=1)]
 JsonObject: TypeAlias = dict[str, Any]
@@ -245,8 +247,7 @@ class UnprocessedMessageDTO(msgspec.Struct, frozen=True, kw_only=True, forbid_un
     session_id: str
     sender_id: str
     sender_name: str | None = None
-    role: str
-    """`user`, `assistant` or `tool`."""
+    role: Role
     content: str | tuple[JsonObject, ...]
     timestamp: str
     tool_calls: tuple[JsonObject, ...] | None = None
