@@ -34,9 +34,10 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
 def markdown(figures: Sequence[Figure]) -> str:
     """Return the table."""
+    load = os.getloadavg()[0]
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     lines = [
-        f"everosd on {machine}, {dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M} UTC",
+        f"everosd on {machine}, {dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M} UTC, load average {load:.1f} (ours alone: about 1)",
         "",
         "| what | entries | measured | budget | | note |",
         "|---|---:|---:|---:|---|---|",
