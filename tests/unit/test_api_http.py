@@ -681,9 +681,18 @@ async def test_a_client_that_leaves_in_the_middle_is_no_fault(open_door: Open) -
     waiting: list[Any] = [{"type": "http.request", "body": b'{"que', "more_body": True}, {"type": "http.disconnect"}]
     path = "/api/v1/memory/search"
     scope = {
-        **{"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b""},
-        **{"headers": [(b"host", b"localhost")], "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 8000)},
-        **{"scheme": "http", "http_version": "1.1", "asgi": {"version": "3.0"}, "root_path": ""},
+        "type": "http",
+        "method": "POST",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "headers": [(b"host", b"localhost")],
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 8000),
+        "scheme": "http",
+        "http_version": "1.1",
+        "asgi": {"version": "3.0"},
+        "root_path": "",
     }
 
     async def receive() -> Any:
