@@ -294,7 +294,7 @@ def _daily(owner: types.Owner, kind: kinds.Kind, below: tuple[str, ...], *, is_s
     stem = file_name[: -len(".md")] if date is None else file_name[: file_name.rindex(date)].rstrip("-")
     is_memory = kind.name == "memory"
     usual = _file_name(kind.stem or stem, date or UNKNOWN_DATE, part)
-    is_usual = file_name == usual and (len(below) == 1 or is_memory)
+    is_usual = file_name == usual and (stem in MEMORY_TYPES if is_memory else len(below) == 1)
     return Place(
         owner=owner,
         kind=kind.name,

@@ -127,10 +127,10 @@ def digest(kind: str, entry_id: str, raw: str) -> bytes:
 def derived_id(place: layout.Place, heading: str, nth: int) -> str:
     """Return the id of hand-written text, from owner, file, date, heading and how often it had that heading before."""
     date = place.date or layout.UNKNOWN_DATE
-    # Files without the usual name share a date: without the name their first paragraphs would share an id.
-    where = "\0".join(
-        (place.owner.type, place.owner.id, date, place.memory_type, place.memory_path, place.name, heading, str(nth))
-    )
+    # Files of one day share a date, and so do all that tell none: without what tells them apart their first
+    # paragraphs would share an id, and only one of them would be found.
+    file = (place.memory_type, place.memory_path, place.name, "" if place.part == 1 else str(place.part))
+    where = "\0".join((place.owner.type, place.owner.id, date, *file, heading, str(nth)))
     prefix = kinds.BY_NAME[place.kind].prefix
     return f"{prefix}_{date.replace('-', '')}_h{hashlib.blake2b(where.encode('utf-8', 'surrogatepass'), digest_size=4).hexdigest()}"
 

@@ -259,12 +259,29 @@ def test_headings_and_paragraphs_by_hand_are_entries() -> None:
     assert ids(parsed)[1:] == ids(read("Before.\n\n" + text.replace("three", "four")))[2:]
 
 
-def test_files_without_a_date_keep_their_paragraphs_apart() -> None:
-    """Two notes without date and heading are two entries, and the missing date is reported."""
-    one, other = (read("Just a thought.\n", f"{FOLDER}/episodes/{name}.md") for name in ("one", "other"))
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("episodes/one.md", "episodes/other.md"),
+        ("episodes/one/notes.md", "episodes/other/notes.md"),
+        ("episodes/episode-2026-03-02.md", "episodes/episode-2026-03-02.part2.md"),
+        ("episodes/episode-2026-03-02.md", "episodes/dinner 2026-03-02.md"),
+        ("memories/a/semantic-2026-03-02.md", "memories/b/semantic-2026-03-02.md"),
+        ("memories/a/semantic-2026-03-02.md", "memories/a/working-2026-03-02.md"),
+        ("memories/a/tea-2026-03-02.md", "memories/a/cake-2026-03-02.md"),
+    ],
+)
+def test_paragraphs_of_two_files_are_two_entries(names: tuple[str, str]) -> None:
+    """Text without heading in two files of one day, or of none, never shares an id: both are found."""
+    one, other = (read("Just a thought.\n", f"{FOLDER}/{name}") for name in names)
     assert ids(one) != ids(other)
-    assert "1970-01-01" == one.place.date
-    assert any("1970-01-01" in warning.reason for warning in one.warnings)
+
+
+def test_a_file_without_a_date_says_so() -> None:
+    """Neither name nor frontmatter: the first day of 1970 is taken and reported."""
+    parsed = read("Just a thought.\n", f"{FOLDER}/episodes/one.md")
+    assert "1970-01-01" == parsed.place.date
+    assert any("1970-01-01" in warning.reason for warning in parsed.warnings)
 
 
 def test_the_frontmatter_can_give_the_date() -> None:
