@@ -51,12 +51,13 @@ def plan(known: Mapping[types.RelPath, Known], seen: scan.Scan) -> Plan:
     """Compare what is known with what a scan saw."""
     stale = [path for path, found in seen.files.items() if path not in known or not is_current(known[path], found)]
     closed = tuple(path for path, _ in seen.unreadable)
-    vanished, hidden = [], []
+    vanished: list[types.RelPath] = []
+    hidden: list[types.RelPath] = []
     for path in known:
         if path not in seen.files:
             (hidden if _is_below(path, closed) else vanished).append(path)
     return Plan(stale=tuple(sorted(stale)), vanished=tuple(sorted(vanished)), hidden=tuple(sorted(hidden)))
 
 
-def _is_below(path: str, folders: tuple[types.RelPath, ...]) -> bool:
+def _is_below(path: str, folders: tuple[str, ...]) -> bool:
     return any(folder in ("", ".") or path == folder or path.startswith(f"{folder}/") for folder in folders)

@@ -99,15 +99,20 @@ class Problems:
         said: list[status.FileProblem] = [problem for problems in self._files.values() for problem in problems]
         said += [*self._unreadable.values(), *self._scanned, *self._healed.values()]
         said += [
-            status.FileProblem(path=path, line=line, reason=f"{entry_id} also stands in {winner}, which counts", kind="duplicate")
+            status.FileProblem(
+                path=path, line=line, reason=f"{entry_id} also stands in {winner}, which counts", kind="duplicate"
+            )
             for path, line, entry_id, winner in self.duplicates
         ]
         said += [
-            status.FileProblem(path=path, reason="a copy that a sync program made; merge it by hand and delete it", kind="conflict")
+            status.FileProblem(
+                path=path, reason="a copy that a sync program made; merge it by hand and delete it", kind="conflict"
+            )
             for path in self._conflicts
         ]
         said += [
-            status.FileProblem(path=path, reason="not in a place that is read as memory", kind="stray") for path in self._strays
+            status.FileProblem(path=path, reason="not in a place that is read as memory", kind="stray")
+            for path in self._strays
         ]
         return tuple(sorted(said, key=lambda problem: (_ORDER.get(problem.kind, 9), problem.path, problem.line or 0)))
 
@@ -124,7 +129,9 @@ def of_file(
 
 def load(connection: sqlite3.Connection) -> tuple[dict[str, tuple[status.FileProblem, ...]], Duplicates]:
     """Return what the ledger remembers: problems per file, and duplicate ids."""
-    rows = connection.execute("SELECT path, error, error_line, warnings FROM files WHERE error IS NOT NULL OR warnings <> x'5b5d'")
+    rows = connection.execute(
+        "SELECT path, error, error_line, warnings FROM files WHERE error IS NOT NULL OR warnings <> x'5b5d'"
+    )
     files = {path: of_file(path, error, line, _WARNINGS.decode(warnings)) for path, error, line, warnings in rows}
     return files, standing.duplicates(connection)
 

@@ -86,7 +86,9 @@ class Projection(Generic[I]):
         await self.in_thread(self._open)
 
     def _open(self) -> None:
-        self._connection = sqlite3.connect(f"file:{read.uri(self._database.path)}?mode=ro", uri=True, isolation_level=None)
+        self._connection = sqlite3.connect(
+            f"file:{read.uri(self._database.path)}?mode=ro", uri=True, isolation_level=None
+        )
         found = checkpoint.load(self._connection, self.name)
         at = found or self._fresh(1)
         self._index, is_new = self._opener(self._folder / str(at.generation))

@@ -45,7 +45,8 @@ def read(root: pathlib.Path, path: types.RelPath, timezone: zoneinfo.ZoneInfo, k
     try:
         held = file.read(root / path)
     except FileNotFoundError:
-        return scan.look(root, path) if not (root / path).exists() else scan.Unreadable(reason="changed while it was read")
+        gone = scan.look(root, path)
+        return scan.Unreadable(reason="changed while it was read") if isinstance(gone, scan.DiskFile) else gone
     except (OSError, errors.LogError) as error:
         return scan.Unreadable(reason=getattr(error, "strerror", None) or str(error))
     at = held.identity
@@ -53,9 +54,7 @@ def read(root: pathlib.Path, path: types.RelPath, timezone: zoneinfo.ZoneInfo, k
     if known_digest is not None and file.digest(held.data) == known_digest:
         return Unchanged(disk=disk)
     parsed = parse.parse(path, held.data, place, timezone=timezone)
-    return Reading(
-        found=to_state(parsed, disk, timezone), parsed=parsed, is_being_written=_is_held(root / path)
-    )
+    return Reading(found=to_state(parsed, disk, timezone), parsed=parsed, is_being_written=_is_held(root / path))
 
 
 def to_state(parsed: parse.Parsed, disk: scan.DiskFile, timezone: zoneinfo.ZoneInfo) -> state.FileState:

@@ -7,6 +7,7 @@ goes on where it was. What is gone from the disk counts as deleted: this is how 
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,12 @@ async def rebuild(cascade: apply.Cascade, progress: Progress = silent) -> None:
         errors.StoreError: the ledger cannot be written.
 
     """
-    await cascade.database.write(lambda connection: (meta.mark_all_stale(connection), meta.put(connection, meta.REBUILD, "files")))
+
+    def begin(connection: sqlite3.Connection) -> None:
+        meta.mark_all_stale(connection)
+        meta.put(connection, meta.REBUILD, "files")
+
+    await cascade.database.write(begin)
     await resume(cascade, progress)
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from everosd import types
 from everosd.cascade import reading, rebuild
 from everosd.log import kind
 from everosd.store import db, ledger
@@ -75,12 +76,15 @@ async def verify(cascade: apply.Cascade, progress: rebuild.Progress = rebuild.si
         report = await loop.run_in_executor(
             None, _compare, cascade.root, cascade.database.path, cascade.timezone, _thread_safe(loop, progress)
         )
-        surplus = [found for projection in cascade.projections for found in await _index_differences(cascade, projection.name)]
-        if surplus:
-            report = msgspec.structs.replace(report, is_clean=False, differences=(*report.differences, *surplus)[:100])
-        if report.is_clean or (lsn == cascade.status().lsn and attempt):
-            break
-    return report
+        found = [
+            item for projection in cascade.projections for item in await _index_differences(cascade, projection.name)
+        ]
+        if found:
+            report = msgspec.structs.replace(report, is_clean=False, differences=(*report.differences, *found)[:100])
+        is_still = lsn == cascade.status().lsn and attempt
+        if report.is_clean or is_still or attempt == ATTEMPTS - 1:
+            return report
+    raise AssertionError
 
 
 def _thread_safe(loop: asyncio.AbstractEventLoop, progress: rebuild.Progress) -> rebuild.Progress:
@@ -110,11 +114,11 @@ def _compare(
 def _fill(
     scratch: sqlite3.Connection,
     root: pathlib.Path,
-    paths: list[scan.RelPath],
+    paths: list[types.RelPath],
     timezone: zoneinfo.ZoneInfo,
     progress: rebuild.Progress,
 ) -> list[str]:
-    unreadable = []
+    unreadable: list[str] = []
     for start in range(0, len(paths), CHUNK):
         files = []
         for path in paths[start : start + CHUNK]:

@@ -40,7 +40,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 class Database:
     """The ledger's writer: jobs run one after the other in a thread of their own, each in a transaction."""
 
-    def __init__(self, path: pathlib.Path, connection: sqlite3.Connection, executor: concurrent.futures.Executor) -> None:
+    def __init__(
+        self, path: pathlib.Path, connection: sqlite3.Connection, executor: concurrent.futures.Executor
+    ) -> None:
         """Take over an open connection that belongs to `executor`'s only thread; use `Database.open`."""
         self.path = path
         self._connection = connection

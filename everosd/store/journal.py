@@ -78,7 +78,6 @@ class Journal:
 
     async def landed(self, number: int) -> None:
         """Mark a write as on disk; only then may it be acknowledged."""
-
         await self._database.write(
             lambda connection: connection.execute("UPDATE writes SET is_landed = 1 WHERE id = ?", (number,))
         )

@@ -70,7 +70,9 @@ class Numbering:
 
     def flush(self) -> None:
         """Write the events; call once, last."""
-        self._connection.executemany("INSERT INTO events (lsn, at_us, key, change, path) VALUES (?, ?, ?, ?, ?)", self._events)
+        self._connection.executemany(
+            "INSERT INTO events (lsn, at_us, key, change, path) VALUES (?, ?, ?, ?, ?)", self._events
+        )
         self._events.clear()
 
 
@@ -95,7 +97,7 @@ def apply_files(
     `removable` all of them go. `force` rewrites every column of unchanged entries too (a rebuild), without an event.
     """
     numbering = Numbering(connection, now_us)
-    outcomes = {}
+    outcomes: dict[str, state.Outcome] = {}
     for file in files:
         allowed = None if removable is None else removable.get(file.path, ())
         outcomes[file.path] = _apply(connection, numbering, file, now_us, allowed, force=force)
@@ -253,8 +255,7 @@ def _raise_sequences(connection: sqlite3.Connection, scope: tuple[str, str, str,
             if match["date"] == file.date:
                 high[slot] = max(high[slot], file.entry_count)
     connection.executemany(
-        "INSERT INTO sequences VALUES (?, ?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT DO UPDATE SET high = max(high, excluded.high)",
+        "INSERT INTO sequences VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET high = max(high, excluded.high)",
         [(*scope, prefix, date, number) for (prefix, date), number in high.items()],
     )
 
@@ -264,7 +265,9 @@ def remove_files(connection: sqlite3.Connection, paths: Iterable[str], *, now_us
     numbering = Numbering(connection, now_us)
     outcomes = {}
     for path in paths:
-        row = connection.execute("SELECT app, project, owner_type, owner_id FROM files WHERE path = ?", (path,)).fetchone()
+        row = connection.execute(
+            "SELECT app, project, owner_type, owner_id FROM files WHERE path = ?", (path,)
+        ).fetchone()
         if row is None:
             continue
         owner = types.Owner(app=row[0], project=row[1], type=row[2], id=row[3])

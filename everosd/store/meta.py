@@ -43,6 +43,8 @@ def mark_all_stale(connection: sqlite3.Connection) -> int:
 
 def held_of(connection: sqlite3.Connection, path: str) -> tuple[dict[str, str], dict[str, str]]:
     """Return what the ledger holds of one file: entry id → raw text in file order, and entry id → successor."""
-    entries = connection.execute("SELECT entry_id, raw FROM entries WHERE path = ? AND nth = 0 ORDER BY position", (path,))
+    entries = connection.execute(
+        "SELECT entry_id, raw FROM entries WHERE path = ? AND nth = 0 ORDER BY position", (path,)
+    )
     deprecated = connection.execute("SELECT entry_id, successor FROM deprecations WHERE path = ?", (path,))
     return dict(entries.fetchall()), dict(deprecated.fetchall())

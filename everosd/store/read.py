@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import pathlib
 from collections.abc import Sequence
+from typing import Any
 
 import aiosqlite
 import msgspec
@@ -77,7 +77,7 @@ class Reader:
     async def find_any(self, app: str, project: str, owner_id: str, entry_id: str) -> row.EntryRow | None:
         """Return one live entry of whoever is called `owner_id`; a user is looked at before an agent or a session."""
         for owner_type in ("user", "agent", "session"):
-            owner = types.Owner(app=app, project=project, type=owner_type, id=owner_id)  # type: ignore[arg-type]  # of the literal
+            owner = types.Owner(app=app, project=project, type=owner_type, id=owner_id)
             found = await self.find(owner, entry_id)
             if found is not None:
                 return found
@@ -157,12 +157,8 @@ class Reader:
         rows = await self._all("SELECT coalesce(error, ''), error_line, digest FROM files WHERE path = ?", (path,))
         return (str(rows[0][0]), rows[0][1], bytes(rows[0][2])) if rows else None
 
-    async def wait_idle(self) -> None:
-        """Return when every read handed in before has been answered."""
-        await asyncio.gather(*(connection.execute_fetchall("SELECT 1") for connection in self._connections))
 
-
-def to_row(values: Sequence[object] | aiosqlite.Row) -> row.EntryRow:
+def to_row(values: Sequence[Any] | aiosqlite.Row) -> row.EntryRow:
     """Return the columns of `FIELDS` as a struct."""
     (
         key, path, line, entry_id, kind, form, app, project, owner_type, owner_id, lsn, session_id, timestamp_us,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from everosd import types
+from everosd.log import entry
 
 
 class EntryRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,7 +17,7 @@ class EntryRow(msgspec.Struct, frozen=True, kw_only=True):
     """1-based line in the file."""
     entry_id: types.EntryId
     kind: str
-    form: str
+    form: entry.Form
     owner: types.Owner
     lsn: types.Lsn
     session_id: str | None

@@ -157,7 +157,8 @@ def _set_status(
         if (status, successor) != (row.status, row.deprecated_by):
             lsn = numbering.event(row.key, "status", row.path)
             connection.execute(
-                "UPDATE entries SET status = ?, deprecated_by = ?, lsn = ? WHERE key = ?", (status, successor, lsn, row.key)
+                "UPDATE entries SET status = ?, deprecated_by = ?, lsn = ? WHERE key = ?",
+                (status, successor, lsn, row.key),
             )
 
 

@@ -1,0 +1,287 @@
+"""A chunk of dirty paths into the ledger: read, compare, heal stale saves, and decide what is gone.
+
+Everything known of the disk lives here, as it was when it was last read.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import sqlite3
+import zoneinfo
+from collections.abc import Callable, Collection, Mapping
+
+import structlog
+
+from everosd import clock, errors, types
+from everosd.cascade import grace, plan, problems, reading
+from everosd.log import heal, writer
+from everosd.store import db, ledger, meta, state
+from everosd.watch import scan
+
+OPEN_LIMIT_S = 60.0
+"""How long entries missing from a file are held while some program keeps it open for writing."""
+
+Readings = dict[types.RelPath, reading.Reading]
+
+log = structlog.get_logger(__name__)
+
+
+class Ingest:
+    """The way of one chunk from disk to ledger. Lives on the event loop; `read` runs on the reading thread."""
+
+    def __init__(
+        self,
+        *,
+        root: pathlib.Path,
+        timezone: zoneinfo.ZoneInfo,
+        database: db.Database,
+        pen: writer.Writer,
+        time: clock.Clock,
+        on_failure: Callable[[types.RelPath, str], None],
+        on_stale_save: Callable[[types.RelPath, reading.Reading], None],
+    ) -> None:
+        """Wire it; `on_failure` and `on_stale_save` queue what cannot be done at once."""
+        self.root = root
+        self.timezone = timezone
+        self.known: dict[types.RelPath, plan.Known] = {}
+        self.grace = grace.Grace()
+        self.problems = problems.Problems()
+        self.is_accepting = False
+        """What is gone from the disk counts as deleted at once, however much it is."""
+        self.alarm = ""
+        """Why deletions are held back; empty: they are not."""
+        self.lsn = 0
+        self.n_entries = 0
+        self._database = database
+        self._pen = pen
+        self._clock = time
+        self._on_failure = on_failure
+        self._on_stale_save = on_stale_save
+        self._stamps: dict[types.RelPath, str] = {}
+        self._as_meant: dict[types.RelPath, bytes] = {}
+
+    async def load(self) -> None:
+        """Take what the ledger holds; files read by other rules (version, time zone) are marked as stale."""
+        await self._database.write(lambda connection: meta.expire_readings(connection, self.timezone.key))
+        self.known, self._stamps, self.lsn, self.n_entries = await self._database.write(_load)
+        found, duplicates = await self._database.write(problems.load)
+        self.problems.reset(found, duplicates)
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def read(self, chunk: Collection[types.RelPath]) -> dict[types.RelPath, reading.Look]:
+        """Look at every path of a chunk. Blocking."""
+        looks: dict[types.RelPath, reading.Look] = {}
+        for path in chunk:
+            known = self.known.get(path)
+            is_provable = known is not None and not known.is_stale and not self.grace.waits(path)
+            digest = known.digest if known is not None and is_provable else None
+            try:
+                looks[path] = reading.read(self.root, path, self.timezone, digest)
+            except Exception as error:  # whatever a file holds, it stops no other one
+                log.exception("file_reading_failed", path=path)
+                looks[path] = scan.Unreadable(reason=f"everosd failed on it ({error!r})")
+        return looks
+
+    async def apply(self, looks: Mapping[types.RelPath, reading.Look], began_us: int) -> None:
+        """Bring the ledger in step with what was seen; `began_us` is when the reading began.
+
+        Raises:
+            errors.StoreError: the ledger cannot be written; nothing of the chunk was applied for certain.
+
+        """
+        for path, look in looks.items():
+            if isinstance(look, scan.Unreadable):
+                self.problems.unreadable(path, look.reason)
+                self._on_failure(path, look.reason)
+            elif not isinstance(look, scan.Absent):
+                self.problems.readable(path)
+                self.grace.found_file(path)
+        await self._touch([look.disk for look in looks.values() if isinstance(look, reading.Unchanged)], began_us)
+        readings = {path: look for path, look in looks.items() if isinstance(look, reading.Reading)}
+        for path in [path for path, read in readings.items() if self._is_stale_save(path, read)]:
+            self._on_stale_save(path, readings.pop(path))
+        if readings:
+            await self._write(readings, began_us)
+        await self._remove_absent({path: look for path, look in looks.items() if isinstance(look, scan.Absent)})
+
+    async def _touch(self, files: list[scan.DiskFile], began_us: int) -> None:
+        """Remember a new stat of unchanged bytes, so that the next comparison need not read them."""
+        moved = [file for file in files if not plan.is_current(self.known[file.path], file)]
+        rows = [(file.inode, file.size, file.mtime_ns, began_us, file.path) for file in moved]
+        if not rows:
+            return
+
+        def job(connection: sqlite3.Connection) -> None:
+            connection.executemany(
+                "UPDATE files SET inode = ?, size = ?, mtime_ns = ?, read_at_us = ? WHERE path = ?", rows
+            )
+
+        await self._database.write(job)
+        for file in moved:
+            known = self.known[file.path]
+            self._remember(file, known.digest, known.n_entries, began_us)
+
+    def _remember(self, file: scan.DiskFile, digest: bytes, n_entries: int, read_at_us: int) -> None:
+        self.known[file.path] = plan.Known(
+            inode=file.inode,
+            size=file.size,
+            mtime_ns=file.mtime_ns,
+            read_at_ns=read_at_us * 1000,
+            is_stale=False,
+            digest=digest,
+            n_entries=n_entries,
+        )
+
+    async def _write(self, readings: Readings, began_us: int) -> None:
+        now_s = self._clock.monotonic_s()
+        removable = {str(path): self._removable(path, read, now_s) for path, read in readings.items()}
+        stale = {path for path in readings if (at := self.known.get(path)) is not None and at.is_stale}
+        forced = [read.found for path, read in readings.items() if path in stale]
+        plain = [read.found for path, read in readings.items() if path not in stale]
+
+        def job(connection: sqlite3.Connection) -> dict[str, state.Outcome]:
+            outcomes = ledger.apply_files(connection, plain, now_us=began_us, removable=removable)
+            return outcomes | ledger.apply_files(connection, forced, now_us=began_us, removable=removable, force=True)
+
+        outcomes = await self._database.write(job)
+        for path, read in readings.items():
+            self._applied(path, read, outcomes[path], now_s, began_us)
+        if any(outcome.is_shadow_changed for outcome in outcomes.values()):
+            self.problems.duplicates = await self._database.write(problems.load_duplicates)
+
+    def _removable(self, path: types.RelPath, read: reading.Reading, now_s: float) -> Collection[grace.Identity] | None:
+        """Return which missing entries of a file are gone for certain; None: whatever is missing."""
+        if self.is_accepting:
+            return None
+        if read.is_being_written and not self.grace.has_waited(path, now_s, OPEN_LIMIT_S):
+            return ()
+        return self.grace.removable(path, now_s)
+
+    def _applied(
+        self, path: types.RelPath, read: reading.Reading, outcome: state.Outcome, now_s: float, began_us: int
+    ) -> None:
+        found = read.found
+        disk = scan.DiskFile(path=path, inode=found.inode, size=found.size, mtime_ns=found.mtime_ns)
+        self._remember(disk, found.digest, len(found.entries) + len(outcome.withheld), began_us)
+        self.grace.miss_entries(path, outcome.withheld, now_s)
+        if not heal.is_older(found.stamp, self._stamps.get(path, "")):
+            self._stamps[path] = found.stamp
+        self.lsn = max(self.lsn, outcome.lsn)
+        self.n_entries += outcome.entries_delta
+        self.problems.read(found)
+        if outcome.added or outcome.modified or outcome.removed:
+            n = {"added": outcome.added, "modified": outcome.modified, "removed": outcome.removed}
+            log.debug("file_applied", path=path, lsn=outcome.lsn, **n)
+
+    # -- stale saves -----------------------------------------------------------------------------------------------
+
+    def _is_stale_save(self, path: types.RelPath, read: reading.Reading) -> bool:
+        """Return whether the file carries an older stamp than one that is known to have been on disk."""
+        stamp = read.found.stamp
+        if not stamp or read.found.error or self._as_meant.get(path) == read.found.digest:
+            return False
+        return any(
+            heal.is_older(stamp, newest) for newest in (self._stamps.get(path, ""), self._pen.newest_stamp(path))
+        )
+
+    async def heal(self, path: types.RelPath, read: reading.Reading) -> None:
+        """Put back what a stale editor buffer wiped; the file then has to be looked at once more."""
+        try:
+            entries, _ = await self._database.write(lambda connection: meta.held_of(connection, path))
+            report = await self._pen.heal(path, read.parsed, entries)
+        except errors.EverosdError as error:
+            self.problems.unreadable(path, str(error))
+            self._on_failure(path, str(error))
+            return
+        if report:
+            log.warning("stale_save_healed", path=path, restored=len(report.restored), conflicts=len(report.conflicts))
+            self.problems.healed(path, report.describe())
+        else:
+            # Nothing of the daemon's is missing: the save counts as it stands, old stamp and all.
+            self._as_meant[path] = read.found.digest
+
+    # -- what is gone ----------------------------------------------------------------------------------------------
+
+    def seen(self, files: Mapping[types.RelPath, scan.DiskFile]) -> None:
+        """Take note of a full scan: files that were missed and are there again are no longer missed."""
+        for path in self.grace.missing_files():
+            if path in files:
+                self.grace.found_file(path)
+        if not self.grace.missing_files():
+            self.alarm = ""
+
+    async def _remove_absent(self, absent: dict[types.RelPath, scan.Absent]) -> None:
+        now_s = self._clock.monotonic_s()
+        ripe = [path for path, look in absent.items() if await self._is_gone(path, look, now_s)]
+        if ripe and not self._is_held_back(ripe, now_s):
+            await self._remove(ripe, now_s)
+
+    async def _is_gone(self, path: types.RelPath, look: scan.Absent, now_s: float) -> bool:
+        if path not in self.known:
+            self.grace.forget(path)
+            self.problems.forget(path)
+            return False
+        if not look.parent_lists:
+            self.grace.found_file(path)
+            return False
+        if self.is_accepting or self.grace.miss_file(path, now_s):
+            return True
+        return await self._database.write(lambda connection: ledger.entries_stand_elsewhere(connection, path))
+
+    def _is_held_back(self, paths: list[types.RelPath], now_s: float) -> bool:
+        """Return whether so much is gone that a person has to confirm it, and say so."""
+        missing = {*paths, *map(types.RelPath, self.grace.missing_files())} & self.known.keys()
+        gone: dict[str, int] = {path: self.known[path].n_entries for path in missing}
+        if self.is_accepting or not self.grace.is_mass_deletion(
+            gone, n_files=len(self.known), n_entries=self.n_entries, now_s=now_s
+        ):
+            self.alarm = ""
+            return False
+        if not self.alarm:
+            log.error("mass_deletion_held", files=len(gone), entries=sum(gone.values()))
+        self.alarm = (
+            f"{len(gone)} of {len(self.known)} files with {sum(gone.values())} entries are gone from {self.root}; nothing is"
+            " removed from the indexes. If the folder is not mounted, mount it; if you meant it, run `everosd rebuild`"
+        )
+        return True
+
+    async def _remove(self, paths: list[types.RelPath], now_s: float) -> None:
+        now_us = clock.to_us(self._clock.now())
+        outcomes = await self._database.write(lambda connection: ledger.remove_files(connection, paths, now_us=now_us))
+        for path in paths:
+            self.known.pop(path, None)
+            self.grace.forget(path)
+            self.problems.forget(path)
+            outcome = outcomes.get(path)
+            if outcome is not None:
+                self.lsn = max(self.lsn, outcome.lsn)
+                self.n_entries += outcome.entries_delta
+                self.grace.deleted(outcome.removed, now_s)
+        self.problems.duplicates = await self._database.write(problems.load_duplicates)
+
+
+def _load(
+    connection: sqlite3.Connection,
+) -> tuple[dict[types.RelPath, plan.Known], dict[types.RelPath, str], int, int]:
+    """Return what the ledger holds: files, their stamps, the highest LSN, the number of entries."""
+    known, stamps = {}, {}
+    rows = connection.execute(
+        "SELECT path, inode, size, mtime_ns, read_at_us, is_stale, digest, n_entries, stamp FROM files"
+    )
+    for path, inode, size, mtime_ns, read_at_us, is_stale, digest, n_entries, stamp in rows:
+        known[types.RelPath(path)] = plan.Known(
+            inode=inode,
+            size=size,
+            mtime_ns=mtime_ns,
+            read_at_ns=read_at_us * 1000,
+            is_stale=bool(is_stale),
+            digest=digest,
+            n_entries=n_entries,
+        )
+        stamps[types.RelPath(path)] = stamp
+    for path, stamp in connection.execute("SELECT path, stamp FROM writes WHERE is_landed = 1 ORDER BY id"):
+        if not heal.is_older(stamp, stamps.get(types.RelPath(path), "")):
+            stamps[types.RelPath(path)] = stamp
+    n_entries = int(connection.execute("SELECT count(*) FROM entries").fetchone()[0])
+    return known, stamps, ledger.sequence(connection, "events"), n_entries
