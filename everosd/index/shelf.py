@@ -8,6 +8,7 @@ a term of another owner. The scope is a condition of the query besides.
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import json
 import math
@@ -273,10 +274,12 @@ def _document(source: contract.Document) -> tantivy.Document:
     return document
 
 
+@functools.lru_cache(maxsize=1024)  # the documents of one file, and those of one search, have one owner
 def _scope(owner: types.Owner) -> str:
     return json.dumps([owner.app, owner.project, owner.type, owner.id], ensure_ascii=False)
 
 
+@functools.lru_cache(maxsize=1024)
 def _lead(owner: types.Owner) -> str:
     """Return what stands before each term of an owner: 64 bits of a hash, so short that it costs little in a dictionary."""
     digest = hashlib.blake2b(_scope(owner).encode(), digest_size=8).digest()

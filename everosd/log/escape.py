@@ -7,6 +7,7 @@ writing, whatever the text is.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -105,6 +106,7 @@ def write_value(value: str) -> str:
     )
 
 
+@functools.lru_cache(maxsize=4096)  # a file names the same few senders in each of its entries
 def read_list(value: str) -> tuple[str, ...]:
     """Return the items of a list field: `[a, b]`, JSON, or a bare value."""
     text = value.strip()
