@@ -14,8 +14,11 @@ import typer
 import everosd
 from everosd import config, errors
 from everosd.cli import client, node, progress, show
+from everosd.cli import root as root_folder
 
 API = "/api/v1"
+HINTS = {"user_id": "name one with --user, or an agent with --agent"}
+"""What to type where a field of a request is at fault."""
 OK = 200
 
 Root = Annotated[
@@ -78,8 +81,6 @@ def _options(
 @commands.command()
 def init(*, root: Root = None) -> None:
     """Make a memory root: the folder, everos.toml and ome.toml. What exists stays as it is."""
-    from everosd.cli import root as root_folder
-
     where = config.root_path(root)
     made = root_folder.make(where)
     for path in made:
@@ -105,10 +106,10 @@ def serve(
     """Run the daemon in the foreground until SIGTERM or Ctrl-C."""
     from everosd import daemon
 
+    where = config.root_path(root)
+    root_folder.require(where)
     given = {"api.host": host, "api.port": port}
-    settings = config.load(
-        config.root_path(root), given={key: value for key, value in given.items() if value is not None}
-    )
+    settings = config.load(where, given={key: value for key, value in given.items() if value is not None})
     raise typer.Exit(daemon.serve(settings))
 
 
@@ -209,7 +210,7 @@ def adopt(
     if as_json:
         _print_json(result)
         return
-    print(f"adopted in {show.span(took_s)}{_figures(result)}")
+    print(f"{result.get('entries', 0):,} hand-written entries got their markers, in {show.span(took_s)}")
 
 
 @commands.command()
@@ -244,7 +245,7 @@ def demo(
 
 def _ask(root: Path | None, method: str, path: str, body: object = None) -> dict[str, object]:
     """Ask the daemon, or the files alone, and return the body of a good answer."""
-    return _checked(_call(config.root_path(root), method, path, body, None))
+    return _checked(node.ask(config.root_path(root), method, path, body))
 
 
 def _work(root: Path | None, route: str, title: str, body: object) -> tuple[dict[str, object], float]:
@@ -257,19 +258,8 @@ def _work(root: Path | None, route: str, title: str, body: object) -> tuple[dict
                 what = str(line.get("what") or "")
                 shown.update(cast("int", line["done"]), cast("int", line.get("total") or 0), f"{title} {what}".rstrip())
 
-        answer = _checked(_call(config.root_path(root), "POST", f"{API}/admin/{route}", body, follow))
+        answer = _checked(node.ask(config.root_path(root), "POST", f"{API}/admin/{route}", body, follow))
     return dict(show.section(answer, "result")), time.monotonic() - started_s
-
-
-def _call(where: Path, method: str, path: str, body: object, on_line: client.LineSink | None) -> client.Answer:
-    """Send one request; where a daemon starts at that very moment, ask it instead."""
-    asked = node.connect(where)
-    try:
-        return asked.call(method, path, body, on_line)
-    except errors.LockHeld:
-        if not isinstance(asked, node.Alone):
-            raise
-        return node.connect(where).call(method, path, body, on_line)
 
 
 def _checked(answer: client.Answer) -> dict[str, object]:
@@ -283,7 +273,9 @@ def _checked(answer: client.Answer) -> dict[str, object]:
         return answer.body
     error = show.section(answer.body, "error")
     if error.get("code") == "INVALID_INPUT":
-        raise errors.RequestError(str(error.get("message")))
+        refused = errors.RequestError(str(error.get("message")))
+        refused.hint = HINTS.get(refused.args[0].rpartition(": ")[2], "")
+        raise refused
     raise RequestFailed(answer.body)
 
 

@@ -35,7 +35,7 @@ APPENDED = EPISODES / "episode-2026-09-06.md"
 HAND_WRITTEN = "\n## Packed for the hut\n\nTwo leads, the basket, a thermos and the folding ramp for Pesto.\n"
 
 QUERIES = (
-    ("lena", "how many dogs"),
+    ("lena", "Walnut's diet"),
     ("tomas", "NR-8812-C"),
     ("yuki", "茶道の稽古"),
     ("amina", "Saturn rings"),
@@ -140,7 +140,8 @@ def _ready(root: Path, process: subprocess.Popen[bytes]) -> client.Client:
         if holder is not None and holder.pid == process.pid and holder.port is not None:
             asked = client.Client("127.0.0.1", holder.port, pid=holder.pid)
             with contextlib.suppress(client.Silent):  # it listens before it answers; if it ends, the loop says so
-                if asked.call("GET", "/health").body.get("ready"):
+                body = asked.call("GET", "/health").body
+                if body.get("ready") and not show.section(body, "cascade").get("pending"):
                     return asked
         time.sleep(0.01)
     reason = f"the daemon was not ready after {READY_TIMEOUT_S:.0f} s"

@@ -224,7 +224,7 @@ def _daemon(root: Path, holder: lock.Holder | None, settings: config.Config | No
 def _memory(root: Path) -> Iterator[Finding]:
     """Ask what the files and the indexes say."""
     try:
-        answer = node.connect(root).call("GET", "/api/v1/admin/status")
+        answer = node.ask(root, "GET", "/api/v1/admin/status")
     except errors.EverosdError as error:
         yield Finding(level="fail", about="memory", text=str(error), hint=error.hint)
         return

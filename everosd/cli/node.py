@@ -19,14 +19,15 @@ import msgspec
 
 from everosd import clock, config, errors, lock
 from everosd.cli import client, progress
+from everosd.cli import root as root_folder
 
 if TYPE_CHECKING:
     from litestar.types import ASGIApp
 
     from everosd import daemon
 
-PORT_TIMEOUT_S = 5.0
-"""How long a holder of the lock may take to say on which port it listens."""
+BUSY_TIMEOUT_S = 30.0
+"""How long to wait for whoever has the lock and does not listen: a daemon that starts, or another command."""
 PAUSE_S = 0.05
 SETTLE_TIMEOUT_S = 3600.0
 """A first reading of a very large root; the bar shows that it moves."""
@@ -73,6 +74,25 @@ class Alone:
             return await Exchange(body, on_line).ask(daemon.application(node), method, path)
 
 
+def ask(
+    root: Path, method: str, path: str, body: object = None, on_line: client.LineSink | None = None
+) -> client.Answer:
+    """Send one request to whoever can answer for `root`; blocking.
+
+    Raises:
+        LockHeld: another command works on the files for longer than `BUSY_TIMEOUT_S`.
+    """
+    give_up_s = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        asked = connect(root)
+        try:
+            return asked.call(method, path, body, on_line)
+        except errors.LockHeld:  # between the look and the lock, a daemon or another command was faster
+            if time.monotonic() >= give_up_s:
+                raise
+            time.sleep(PAUSE_S)
+
+
 def connect(root: Path) -> client.Client | Alone:
     """Return the daemon that serves `root`, or the files alone where there is none.
 
@@ -80,6 +100,7 @@ def connect(root: Path) -> client.Client | Alone:
         LockHeld: another command works on the files just now.
         ConfigError: there is no daemon and the settings cannot be read.
     """
+    root_folder.require(root)
     holder = running(root)
     if holder is None:
         return Alone(config.load(root))
@@ -96,7 +117,7 @@ def running(root: Path) -> lock.Holder | None:
     Raises:
         LockHeld: something that does not listen has the lock for longer than a start takes.
     """
-    give_up_s = time.monotonic() + PORT_TIMEOUT_S
+    give_up_s = time.monotonic() + BUSY_TIMEOUT_S
     while (holder := lock.holder(root)) is not None and holder.port is None:
         if time.monotonic() >= give_up_s:
             raise errors.LockHeld(str(root), pid=holder.pid or None, port=None)

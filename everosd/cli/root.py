@@ -48,6 +48,16 @@ def make(root: Path) -> list[Path]:
     return made
 
 
+def require(root: Path) -> None:
+    """Make sure that nothing but a folder stands at `root`; a missing one is the lock's to refuse.
+
+    Raises:
+        RootError: something else stands there.
+    """
+    if root.exists() and not root.is_dir():
+        raise errors.RootError(str(root), "is not a folder", hint="name a folder with --root")
+
+
 def _write_new(path: Path, text: str) -> bool:
     """Write a file of mode 0600 unless there is one; tell whether it was written."""
     try:

@@ -10,6 +10,12 @@ from typing import cast
 
 Body = Mapping[str, object]
 
+SHOWN = (
+    ("episodes", "subject", "episode"),
+    ("agent_cases", "task_intent", "approach"),
+    ("agent_skills", "name", "content"),
+)
+"""Of an answer: array, and the fields that are title and text."""
 TEXT_LINES = 3
 """Of a hit's text, so that ten hits fit on a screen."""
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
@@ -19,21 +25,19 @@ MAX_PROBLEMS = 20
 
 def hits(data: Body) -> str:
     """Return what a search found, best first."""
-    blocks = [
-        *(_hit(item, "subject", "episode") for item in rows(data, "episodes")),
-        *(_hit(item, "task_intent", "approach") for item in rows(data, "agent_cases")),
-        *(_hit(item, "name", "content") for item in rows(data, "agent_skills")),
-    ]
-    return "\n\n".join(blocks) if blocks else "nothing found"
+    found = [(item, title, text) for name, title, text in SHOWN for item in rows(data, name)]
+    found.sort(key=lambda hit: -cast("float", hit[0].get("score") or 0.0))
+    return "\n\n".join(_hit(*hit) for hit in found) if found else "nothing found"
 
 
 def status(data: Body, *, is_served: bool = True) -> Iterator[str]:
     """Yield the lines of `everosd status`; where no daemon serves the root, nobody watches it."""
+    owners = f" of {_n(data, 'owners')} owners" if data.get("owners") else ""
     yield from _columns(
         (
             (
                 "memory",
-                f"{_n(data, 'entries')} entries of {_n(data, 'owners')} owners in {_n(data, 'files_indexed')} files",
+                f"{_n(data, 'entries')} entries{owners} in {_n(data, 'files_indexed')} files",
             ),
             ("state", _state(data)),
             *((f"index {name}", _projection(cast("Body", one))) for name, one in section(data, "projections").items()),

@@ -1,0 +1,318 @@
+"""The commands as a person types them, with a daemon and without one."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from everosd.cli import demo
+from tests.process import conftest
+
+REPO = Path(__file__).resolve().parents[2]
+GOLDEN = REPO / "tests" / "golden" / "cli"
+ROADS = ("with a daemon", "alone")
+UPDATE = "UPDATE_GOLDEN"
+"""Set it to write the transcripts anew, then read the difference."""
+
+
+@pytest.fixture
+def sample(root: Path) -> Path:
+    """Give the sample memory root."""
+    demo.make(root)
+    return root
+
+
+@pytest.fixture(params=ROADS)
+def road(request: pytest.FixtureRequest, sample: Path, daemon: conftest.Daemon) -> Path:
+    """Give the sample root twice: served by a daemon, and left alone."""
+    if request.param == "with a daemon":
+        daemon.start()
+        daemon.wait_settled()
+    return sample
+
+
+def everosd(root: Path, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run a command on a root and check its exit code."""
+    name, *rest = arguments
+    done = conftest.run(name, "--root", str(root), *rest)
+    assert code == done.returncode, done.stdout + done.stderr
+    return done
+
+
+def answer(root: Path, *arguments: str, code: int = 0) -> dict[str, Any]:
+    """Run a command with --json and return what it prints."""
+    found: dict[str, Any] = json.loads(everosd(root, *arguments, "--json", code=code).stdout)
+    return found
+
+
+def test_search_finds_what_stands_in_the_files(road: Path) -> None:
+    """A search from a terminal finds an Episode by words of it, best first, with its id."""
+    found = answer(road, "search", "--user", "lena", "retired", "racing", "greyhound")
+    assert "lena_ep_20260516_00000001" == found["data"]["episodes"][0]["id"]
+    text = everosd(road, "search", "--user", "lena", "retired racing greyhound").stdout
+    assert re.match(r"0\.\d\d  Lena adopts Pesto  2026-05-16 17:45\n", text)
+
+
+def test_both_roads_give_the_same_answer(sample: Path, daemon: conftest.Daemon) -> None:
+    """What a command says does not depend on whether a daemon runs."""
+    asked = [
+        ("search", "--user", "yuki", "茶道の稽古"),
+        ("search", "--user", "tomas", "NR-8812-C"),
+        ("search", "--user", "amina", "Saturn", "--top-k", "1"),
+        ("search", "--agent", "helper", "reminder"),
+        ("search", "--user", "nobody", "anything"),
+    ]
+    alone = [answer(sample, *arguments)["data"] for arguments in asked]
+    daemon.start()
+    daemon.wait_settled()
+    assert alone == [answer(sample, *arguments)["data"] for arguments in asked]
+    best = [[item["id"] for item in data["episodes"]][:1] for data in alone]
+    assert [["yuki_ep_20260615_00000001"], ["tomas_ep_20260819_00000001"]] == best[:2]
+    assert best[2][0].startswith("amina_ep_20260912_h")
+    assert [[], []] == best[3:]
+    assert ["helper_skill_dated_reminder"] == [item["id"] for item in alone[3]["agent_skills"]]
+
+
+def test_search_of_several_users_asks_whose(road: Path) -> None:
+    """Without --user, where there are several, nothing of anybody is shown."""
+    done = everosd(road, "search", "dogs", code=2)
+    assert "" == done.stdout
+    assert "user" in done.stderr
+
+
+def test_status_tells_who_serves(sample: Path, daemon: conftest.Daemon) -> None:
+    """Status says whether a daemon runs, with pid and port, and how much there is."""
+    alone = answer(sample, "status")
+    assert alone["daemon"] is None
+    assert 38 == alone["files_indexed"]
+    daemon.start()
+    assert daemon.process is not None
+    served = answer(sample, "status")
+    assert daemon.process.pid == served["daemon"]["pid"]
+    assert daemon.http.base_url.port == served["daemon"]["port"]
+    assert f"pid {daemon.process.pid}" in everosd(sample, "status").stdout
+
+
+def test_status_names_a_broken_file(road: Path, daemon: conftest.Daemon) -> None:
+    """A file that does not parse is named by status and doctor, with its line."""
+    broken = road / demo.EPISODES / "episode-2026-10-01.md"
+    broken.write_text("---\nid: [\n---\n## A note\n\nstill read\n")
+    if daemon.process is not None:
+        conftest.wait_for(lambda: daemon.health()["n_problems"], "the broken file in health")
+    assert any(
+        one["path"].endswith(broken.name) and one["kind"] == "error" for one in answer(road, "status")["problems"]
+    )
+    assert broken.name in everosd(road, "status").stdout
+    findings = answer(road, "doctor")["findings"]
+    assert any(broken.name in one["text"] and one["hint"] for one in findings)
+
+
+def test_rebuild_and_verify_are_clean(road: Path) -> None:
+    """A rebuild succeeds, and what is served afterwards equals the files."""
+    everosd(road, "rebuild")
+    report = answer(road, "verify")
+    assert report["is_clean"]
+    assert report["digest_live"] == report["digest_disk"]
+    assert 38 == report["files"]
+
+
+def test_verify_finds_a_changed_row(sample: Path) -> None:
+    """A ledger that says something else than the files is found, with path and entry, and has its own exit code."""
+    everosd(sample, "status")
+    ledger = sqlite3.connect(sample / ".index" / "sqlite" / "system.db", isolation_level=None)
+    ledger.execute("UPDATE entries SET raw = raw || 'x' WHERE entry_id = 'ep_20260516_00000001' AND owner_id = 'lena'")
+    ledger.close()
+    done = everosd(sample, "verify", code=7)
+    assert "NOT CLEAN" in done.stdout
+    assert "ep_20260516_00000001" in done.stdout
+    everosd(sample, "rebuild")
+    everosd(sample, "verify")
+
+
+def test_adopt_writes_markers_and_nothing_else(road: Path) -> None:
+    """Hand-written notes get markers and ids; every line that a person wrote is still there; twice is once."""
+    notes = road / "default_app/default_project/users/amina/episodes/episode-2026-07-03.md"
+    before = notes.read_text(encoding="utf-8")
+    everosd(road, "adopt", str(notes))
+    after = notes.read_text(encoding="utf-8")
+    assert "<!-- entry:ep_20260703_h" in after
+    assert [line for line in before.splitlines() if line not in after.splitlines()] == []
+    everosd(road, "adopt", str(notes))
+    assert after == notes.read_text(encoding="utf-8")
+    other = road / "default_app/default_project/users/amina/episodes/episode-2026-09-12.md"
+    assert "<!-- entry" not in other.read_text(encoding="utf-8")
+    assert answer(road, "verify")["is_clean"]
+
+
+def test_adopt_of_a_file_elsewhere_is_refused(road: Path, tmp_path: Path) -> None:
+    """A path outside the root is an error before anything is touched."""
+    (tmp_path / "elsewhere.md").write_text("## mine\n")
+    done = everosd(road, "adopt", str(tmp_path / "elsewhere.md"), code=6)
+    assert "not below it" in done.stderr
+    assert "## mine\n" == (tmp_path / "elsewhere.md").read_text()
+
+
+def test_pipes_get_lines_and_nothing_else(road: Path) -> None:
+    """Neither output has escape codes or carriage returns where it is not a terminal."""
+    for arguments in (("rebuild",), ("verify",), ("status",), ("doctor",), ("search", "--user", "lena", "dog")):
+        done = everosd(road, *arguments)
+        assert not re.search(r"[\x1b\r]", done.stdout + done.stderr), arguments
+
+
+def test_a_closed_pipe_is_no_traceback(sample: Path) -> None:
+    """`everosd search … | true` ends quietly."""
+    program = " ".join([*conftest.command(), "search", "--root", str(sample), "--user", "lena", "dog"])
+    done = subprocess.run(["bash", "-c", f"{program} | true"], capture_output=True, text=True, timeout=60, check=False)
+    assert "" == done.stderr
+
+
+def test_C03_commands_at_once_never_race(sample: Path, daemon: conftest.Daemon) -> None:
+    """Commands without a daemon wait for each other, and one that meets a starting daemon asks it."""
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(answer, sample, "search", "--user", "lena", "Pesto") for _ in range(4)]
+        assert {3} == {len(one.result()["data"]["episodes"]) for one in asked}
+        daemon.start()
+        asked = [pool.submit(answer, sample, "status") for _ in range(4)]
+        assert {38} == {one.result()["files_indexed"] for one in asked}
+
+
+def test_a_deleted_index_costs_nothing(sample: Path) -> None:
+    """With `.index/` gone, the next command answers as before."""
+    before = answer(sample, "search", "--user", "lena", "Pesto")["data"]
+    shutil.rmtree(sample / ".index")
+    assert before == answer(sample, "search", "--user", "lena", "Pesto")["data"]
+
+
+@pytest.mark.parametrize(
+    ("break_it", "code", "word"),
+    [
+        ("missing root", 6, "everosd init"),
+        ("root is a file", 6, "not a folder"),
+        ("wrong settings", 3, "everos.toml:2"),
+        ("newer ledger", 9, "newer everosd"),
+    ],
+)
+def test_each_failure_has_a_message_and_a_code(
+    sample: Path, tmp_path: Path, break_it: str, code: int, word: str
+) -> None:
+    """What stops a command is one message that says what to do, without a traceback, and an exit code of its own."""
+    where = sample
+    if break_it == "missing root":
+        where = tmp_path / "missing"
+    elif break_it == "root is a file":
+        where = tmp_path / "file"
+        where.write_text("")
+    elif break_it == "wrong settings":
+        (sample / "everos.toml").write_text("[api]\nprot = 1\n")
+    else:
+        everosd(sample, "status")
+        ledger = sqlite3.connect(sample / ".index" / "sqlite" / "system.db", isolation_level=None)
+        ledger.execute("PRAGMA user_version = 9999")
+        ledger.close()
+    done = everosd(where, "search", "--user", "lena", "x", code=code)
+    assert "" == done.stdout
+    assert word in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "missing").exists()
+
+
+def test_status_works_while_settings_are_broken(sample: Path, daemon: conftest.Daemon) -> None:
+    """A daemon that goes on with its old settings can still be asked."""
+    daemon.start()
+    (sample / "everos.toml").write_text("[api]\nprot = 1\n")
+    assert "entries" in everosd(sample, "status").stdout
+
+
+def test_A06_the_example_of_the_readme_works_as_printed(root: Path, daemon: conftest.Daemon) -> None:
+    """The note of the README, saved where it says, is found by the commands that it shows."""
+    readme = (REPO / "README.md").read_text(encoding="utf-8")
+    example = readme.split("## Write something, find it")[1]
+    where = re.search(r"`~/\.everos/(.*?\.md)`", example)
+    note = re.search(r"```markdown\n(.*?)```", example, re.DOTALL)
+    body = re.search(r"-d '(.*?)'", example)
+    words = re.search(r"^everosd search (.*)$", example, re.MULTILINE)
+    assert where is not None
+    assert note is not None
+    assert body is not None
+    assert words is not None
+    daemon.start()
+    path = root / where[1]
+    path.parent.mkdir(parents=True)
+    path.write_text(note[1], encoding="utf-8")
+    conftest.wait_for(lambda: daemon.search(words[1], "mara"), "the note of the README")
+    assert words[1] in everosd(root, "search", *words[1].split()).stdout
+    found = daemon.http.post("/api/v1/memory/search", content=body[1], headers={"content-type": "application/json"})
+    assert 1 == len(found.json()["data"]["episodes"])
+
+
+def test_demo_shows_an_edit_found_and_leaves_nothing(tmp_path: Path) -> None:
+    """The demo does what it says, within its temporary folder."""
+    done = conftest.run("demo", env={"TMPDIR": str(tmp_path)})
+    assert 0 == done.returncode, done.stdout + done.stderr
+    assert re.search(r"“venison” found \d+ ms after the save", done.stdout)
+    assert re.search(r"“thermos” found \d+ ms after the write", done.stdout)
+    assert "verify: what is served equals" in done.stdout
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_demo_keeps_its_hands_off_a_folder_in_use(sample: Path) -> None:
+    """The demo edits what it finds, so it takes only a new or empty folder."""
+    before = {path: path.read_bytes() for path in sample.rglob("*.md")}
+    everosd(sample, "demo", code=6)
+    assert before == {path: path.read_bytes() for path in sample.rglob("*.md")}
+
+
+def test_version_and_help_need_no_root() -> None:
+    """`--version` and `--help` work anywhere, and quickly: nothing heavy is imported."""
+    for arguments in (("--version",), ("--help",), ("search", "--help")):
+        done = conftest.run(*arguments, env={"EVEROS_ROOT": "/nonexistent"})
+        assert 0 == done.returncode
+    heavy = "import sys; from everosd.cli import app; print(sorted({'litestar', 'tantivy', 'uvicorn', 'rich'} & set(sys.modules)))"
+    assert "[]\n" == subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True).stdout
+
+
+def test_transcript_of_a_session(sample: Path) -> None:
+    """What a person sees, command by command, is as recorded; set UPDATE_GOLDEN=1 to record anew."""
+    session = [
+        ("init",),
+        ("status",),
+        ("search", "--user", "lena", "Walnut's diet"),
+        ("search", "--user", "tomas", "--top-k", "1", "NR-8812-C"),
+        ("search", "--user", "yuki", "--top-k", "1", "茶道の稽古"),
+        ("search", "--agent", "helper", "reminder"),
+        ("search", "--user", "lena", "zeppelin"),
+        ("search", "dogs"),
+        ("adopt",),
+        ("verify",),
+        ("doctor",),
+    ]
+    text = "".join(_recorded(sample, arguments) for arguments in session)
+    path = GOLDEN / "session.txt"
+    if os.environ.get(UPDATE):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == text
+
+
+def _recorded(root: Path, arguments: tuple[str, ...]) -> str:
+    """Run one command and return it with its output, what differs from run to run taken out."""
+    name, *rest = arguments
+    done = conftest.run(name, "--root", str(root), *rest, env={"COLUMNS": "100"})
+    output = (done.stdout + done.stderr).replace(str(root), "ROOT")
+    output = re.sub(r"^\d\.\d\d  ", "0.NN  ", output, flags=re.MULTILINE)  # what scores are is for the tests of search
+    output = re.sub(r"\d+\.\d s\b", "N s", output)
+    output = re.sub(r"[\d,]+\.\d GiB", "N GiB", output)
+    output = re.sub(r"Python 3\.\d+\.\d+", "Python 3.x", output)
+    output = re.sub(r"[\d,]+ inotify watches", "N inotify watches", output)
+    typed = " ".join(f'"{word}"' if " " in word else word for word in arguments)
+    return f"$ everosd {typed}\n{output}[exit code {done.returncode}]\n\n"
