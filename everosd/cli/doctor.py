@@ -194,7 +194,7 @@ def _watches(root: Path) -> Iterator[Finding]:
         yield Finding(level="note", about="watching", text="no inotify here: the tree is polled")
         return
     n_folders = sum(1 for _ in os.walk(root))
-    text = f"{n_folders:,} folders, {limit:,} inotify watches allowed"
+    text = f"{n_folders:,} {'folder' if n_folders == 1 else 'folders'}, {limit:,} inotify watches allowed"
     if n_folders * SPARE_WATCHES > limit:
         hint = f"sudo sysctl fs.inotify.max_user_watches={max(limit * 4, n_folders * 4)}"
         yield Finding(level="warn", about="watching", text=text, hint=hint)
