@@ -177,7 +177,7 @@ def recover(
         if save is not None:
             late.append(save)
     if tmp_dir.is_dir():
-        for left in sorted(tmp_dir.glob("*.displaced")):
+        for left in sorted((*tmp_dir.glob("*.displaced"), *tmp_dir.glob("*.save"))):
             save = _sort_out(root, left)
             if save is not None:
                 late.append(save)
@@ -185,24 +185,29 @@ def recover(
 
 
 def keep(save: LateSave, tmp_dir: Path) -> Path:
-    """Keep a save that could not be brought into the log as a file for the person; return where."""
-    if save.kept_at is not None:
-        kept = save.kept_at.with_name(f"{save.kept_at.name}.save")
-        save.kept_at.rename(kept)
-        return kept
+    """Keep a save as a file, and write down what for, until it is in the log; return where. Nothing if it is kept."""
+    if save.kept_at is not None and save.kept_at.suffix == ".save":
+        return save.kept_at
     tmp_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    kept = tmp_dir / f"{secrets.token_hex(4)}.{save.path.name[-150:]}.save"
-    descriptor = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as out:
-        out.write(save.data)
+    kept = tmp_dir / f"{secrets.token_hex(8)}.save"
+    for path, data in (
+        (file.origin_of(kept), os.fsencode(os.path.relpath(save.path, tmp_dir.parent))),
+        (kept, save.data),
+    ):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as out:
+            out.write(data)
+            out.flush()
+            os.fsync(descriptor)
+    if save.kept_at is not None:
+        discard(save.kept_at)
     return kept
 
 
-def discard(save: LateSave) -> None:
-    """Delete the copy of a save that is in the log now."""
-    if save.kept_at is not None:
-        save.kept_at.unlink(missing_ok=True)
-        file.origin_of(save.kept_at).unlink(missing_ok=True)
+def discard(kept: Path) -> None:
+    """Delete the file of a save that is in the log now."""
+    kept.unlink(missing_ok=True)
+    file.origin_of(kept).unlink(missing_ok=True)
 
 
 def _temporaries(root: Path, skip: tuple[str, ...]) -> Iterator[Path]:
@@ -267,8 +272,10 @@ def _sort_out(root: Path, left: Path) -> LateSave | None:
     """Take up what an editor saved into a displaced file while no daemon ran; delete the file otherwise."""
     mark = left.name.split(".")[1]
     origin = file.origin(left)
+    if origin is None and left.suffix == ".save":
+        return None
     save = _late(Path(), left)
-    if save is None or file.digest(save.data)[:8].hex() == mark or origin is None:
+    if save is None or origin is None or file.digest(save.data)[:8].hex() == mark:
         left.unlink(missing_ok=True)
         file.origin_of(left).unlink(missing_ok=True)
         return None

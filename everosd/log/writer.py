@@ -8,6 +8,7 @@ over it, applies what was asked, and replaces exactly what it read; when somebod
 from __future__ import annotations
 
 import asyncio
+import codecs
 import concurrent.futures
 import datetime as dt
 import errno
@@ -23,7 +24,7 @@ import structlog
 
 from everosd import clock as clocks
 from everosd import errors, types
-from everosd.log import displaced, entry, file, layout, parse, render
+from everosd.log import displaced, entry, file, frontmatter, layout, parse, render
 from everosd.log import heal as healing
 from everosd.log import kind as kinds
 
@@ -35,6 +36,9 @@ Change = Callable[[entry.Entry], entry.Entry]
 _URGENT_AFTER_S = 2.0
 """Somebody who saves all the time must not keep the daemon from writing: then comparing alone has to do."""
 _GIVE_UP_AFTER_S = 60.0
+_CONTENDED_AFTER_S = 3.0
+"""A file that somebody changes faster than it can be replaced: new entries go to the next part, as with a broken one."""
+_CONTENDED_FOR_S = 5.0
 _RETURN_WAIT_S = 1.0
 """A file that was there and is not: an editor may be about to put its new version there."""
 _ABSENT_PAUSE_S = 0.05
@@ -141,13 +145,16 @@ class _Heal(msgspec.Struct, kw_only=True):
 
 class _Late(msgspec.Struct, kw_only=True):
     save: displaced.LateSave
+    parsed: tuple[parse.Parsed, parse.Parsed | None] | None = None
+    """The save and its base, read once."""
 
 
 class _Job:
     """One thing asked of one file, and the future that its caller waits for."""
 
-    def __init__(self, what: _Append | _Update | _Point | _Adopt | _Heal | _Late) -> None:
+    def __init__(self, what: _Append | _Update | _Point | _Adopt | _Heal | _Late, asked_s: float) -> None:
         self.what = what
+        self.asked_s = asked_s
         self.future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
 
     def finish(self, result: object) -> None:
@@ -165,11 +172,19 @@ class _Line:
     def __init__(self, path: types.RelPath, place: layout.Place) -> None:
         self.path, self.place = path, place
         self.jobs: list[_Job] = []
+        """Waiting."""
+        self.active: list[_Job] = []
+        """Being written."""
+        self.n_turns = 0
+        self.contended_until_s = 0.0
         self.was_there = False
+        self.absent_since_s: float | None = None
         self.settled: file.Identity | None = None
         """State of the file that needs no quiet time."""
         self.digest = b""
         """Of what the daemon wrote last."""
+        self.is_plain = False
+        """What the daemon wrote last has markers throughout: to add to it, its head is all that has to be read."""
         self.newline = "\n"
         self.disputed: set[tuple[str, str]] = set()
         """Conflicts that are in the log already, so that a repeated attempt does not report them twice."""
@@ -206,6 +221,12 @@ class _Plan:
             or self.deprecated != before
         )
 
+    def leaves_plain_file(self) -> bool:
+        """Tell whether everything in the file has markers afterwards."""
+        if self.is_late or (self.parsed is not None and kinds.BY_NAME[self.parsed.place.kind].is_whole_file):
+            return False
+        return bool(self.appended) or all(each.form != "single" for each in self.entries.values())
+
     def pointers(self) -> dict[str, healing.Pointer]:
         before = {} if self.parsed is None else self.parsed.deprecated
         keys = dict.fromkeys((*before, *self.deprecated))
@@ -229,11 +250,13 @@ class _Plan:
             deprecated=self.pointers(),
         )
 
-    def difference(self, now: parse.Parsed, stamp: str) -> healing.Write:
-        """Describe what a late save did to the file, so that another editor's stale buffer cannot wipe it either."""
+    def difference(self, stamp: str) -> healing.Write:
+        """Describe what a late save does to the file, so that another editor's stale buffer cannot wipe it either."""
         before: healing.Version = ((), {}) if self.before is None else (self.before.entries, self.before.deprecated)
+        kept = [self.replaced.get(key, each) for key, each in self.entries.items() if key not in self.removed]
+        after = [msgspec.structs.replace(each, raw=_raw(each)) for each in (*kept, *self.appended)]
         return msgspec.structs.replace(
-            healing.difference(before, (now.entries, now.deprecated)),
+            healing.difference(before, (after, self.deprecated)),
             stamp=stamp,
             base_stamp="" if self.before is None else self.before.stamp,
         )
@@ -287,7 +310,7 @@ class Writer:
         self._watch = displaced.Watch(clock.monotonic_s)
         self._late_task: asyncio.Task[None] | None = None
         self._pool = concurrent.futures.ThreadPoolExecutor(2, thread_name_prefix="log-writer")
-        self._is_closed = False
+        self._is_closed = self._is_closing = False
 
     @property
     def _tmp(self) -> Path:
@@ -403,6 +426,7 @@ class Writer:
 
     async def close(self) -> None:
         """Finish what was asked for, look at displaced files once more, and let go of the threads."""
+        self._is_closing = True
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._late_task is not None:
@@ -420,7 +444,7 @@ class Writer:
     async def _ask(self, path: types.RelPath, what: _Append | _Update | _Point | _Adopt | _Heal | _Late) -> object:
         if self._is_closed:
             raise errors.WriteRefused(path, "everosd is stopping", hint="repeat the request once it runs again")
-        job = _Job(what)
+        job = _Job(what, self._clock.monotonic_s())
         self._queue(path, [job])
         return await job.future
 
@@ -441,14 +465,14 @@ class Writer:
     async def _work(self, line: _Line) -> None:
         try:
             while line.jobs:
-                jobs, line.jobs = line.jobs, []
+                line.active, line.jobs = line.jobs, []
                 try:
-                    await self._commit(line, jobs)
+                    await self._commit(line)
                 except Exception as error:  # noqa: BLE001 - handed to every caller that waits for it
-                    for job in jobs:
+                    for job in line.active:
                         job.fail(error)
                 except BaseException as error:
-                    for job in (*jobs, *line.jobs):
+                    for job in (*line.active, *line.jobs):
                         job.fail(error)
                     raise
         finally:
@@ -463,44 +487,78 @@ class Writer:
     async def _in_thread(self, call: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, call)
 
-    async def _commit(self, line: _Line, jobs: list[_Job]) -> None:
+    async def _commit(self, line: _Line) -> None:
+        """Write until nothing waits for this file any more."""
         absolute = await self._in_thread(lambda: self.layout.absolute(line.path))
         is_appended = kinds.BY_NAME[line.place.kind].written == "appended"
         commit = self._commit_rows if is_appended else self._commit_file
         try:
-            await commit(line, absolute, jobs)
+            await commit(line, absolute)
         except errors.WriteRefused as error:
             if not len(self._watch) or getattr(error.__cause__, "errno", None) not in _FULL:
                 raise
             # What is kept of displaced files is the first thing to go when the disk is full.
             await self._in_thread(self._watch.make_room)
-            await commit(line, absolute, jobs)
+            await commit(line, absolute)
+
+    def _take(self, line: _Line) -> list[_Job]:
+        """Return what is to be written in the next turn: all that waits, but a late save alone."""
+        line.active = [job for job in (*line.active, *line.jobs) if not job.future.done()]
+        line.jobs = []
+        late = [job for job in line.active if isinstance(job.what, _Late)]
+        others = [job for job in line.active if not isinstance(job.what, _Late)]
+        line.n_turns += 1
+        # Turn and turn about: neither may keep the other waiting while somebody keeps changing the file.
+        return late[:1] if late and (not others or line.n_turns % 2) else others
+
+    def _expire(self, line: _Line, now_s: float) -> None:
+        """Send away what has waited too long because somebody changes the file all the time."""
+        is_contended = now_s < line.contended_until_s
+        elsewhere = []
+        for job in line.active:
+            waited_s = now_s - job.asked_s
+            if isinstance(job.what, _Append) and (is_contended or waited_s > _CONTENDED_AFTER_S):
+                elsewhere.append(job)
+            elif waited_s > _GIVE_UP_AFTER_S and (self._is_closing or not isinstance(job.what, _Late)):
+                job.fail(
+                    errors.WriteRefused(line.path, "somebody else keeps changing it", hint="close what writes to it")
+                )
+        if elsewhere and line.place.part < _MAX_PART and line.place.date is not None:
+            if not is_contended:
+                line.contended_until_s = now_s + _CONTENDED_FOR_S
+                log.warning("file_contended", path=line.path, entries=len(elsewhere))
+            self._send_to_next_part(line, elsewhere)
 
     # -- files that people edit ------------------------------------------------------------------------------------
 
-    async def _commit_file(self, line: _Line, absolute: Path, jobs: list[_Job]) -> None:
-        began_s = self._clock.monotonic_s()
-        while jobs := [job for job in jobs if not job.future.done()]:
-            waited_s = self._clock.monotonic_s() - began_s
-            if waited_s > _GIVE_UP_AFTER_S:
-                raise errors.WriteRefused(line.path, "somebody else keeps changing it", hint="close what writes to it")
-            pause_s = await self._attempt(line, absolute, jobs, waited_s)
-            if pause_s:
-                await self._clock.sleep(pause_s)
+    async def _commit_file(self, line: _Line, absolute: Path) -> None:
+        while jobs := self._take(line):
+            self._expire(line, self._clock.monotonic_s())
+            jobs = [job for job in jobs if job in line.active and not job.future.done()]
+            if jobs:
+                pause_s = await self._attempt(line, absolute, jobs)
+                if pause_s:
+                    await self._clock.sleep(pause_s)
 
-    async def _attempt(self, line: _Line, absolute: Path, jobs: list[_Job], waited_s: float) -> float:
+    async def _attempt(self, line: _Line, absolute: Path, jobs: list[_Job]) -> float:
         """Try once; what could be finished is. Returns how long to wait before trying again what could not."""
-        is_urgent = waited_s > _URGENT_AFTER_S
-        found = await self._in_thread(lambda: self._load(line, absolute, is_urgent=is_urgent))
+        now_s = self._clock.monotonic_s()
+        late = next((job for job in jobs if isinstance(job.what, _Late)), None)
+        is_urgent = now_s - min(job.asked_s for job in jobs) > _URGENT_AFTER_S
+        is_light = all(isinstance(job.what, _Append | _Point) for job in jobs)
+        found = await self._in_thread(lambda: self._load(line, absolute, is_urgent=is_urgent, is_light=is_light))
         if isinstance(found, file.Busy):
             line.settled = found.identity
             return found.wait_s
         data, parsed = found
-        late = next((job for job in jobs if isinstance(job.what, _Late)), None)
-        if late is None and parsed is None and line.was_there and waited_s < _RETURN_WAIT_S:
-            return _ABSENT_PAUSE_S
+        if parsed is None and line.was_there:
+            line.absent_since_s = line.absent_since_s or now_s
+            if now_s - line.absent_since_s < _RETURN_WAIT_S:
+                return _ABSENT_PAUSE_S
+        else:
+            line.absent_since_s = None
         if parsed is not None and parsed.error is not None:
-            self._redirect(line, parsed.error, jobs)
+            self._redirect(line, parsed, jobs)
             return 0.0
         if late is not None:
             plan = await self._plan_late(line, parsed, late)
@@ -519,7 +577,7 @@ class Writer:
         return 0.0
 
     def _load(
-        self, line: _Line, absolute: Path, *, is_urgent: bool
+        self, line: _Line, absolute: Path, *, is_urgent: bool, is_light: bool
     ) -> tuple[bytes | None, parse.Parsed | None] | file.Busy:
         if not is_urgent:
             busy = file.busy(absolute, line.settled)
@@ -532,7 +590,17 @@ class Writer:
         except OSError as error:
             raise file.refusal(absolute, error) from error
         line.was_there = True
+        if is_light and line.is_plain and file.digest(data) == line.digest:
+            return data, self._parse_head(line, data)
         return data, parse.parse(line.path, data, line.place, timezone=self._timezone)
+
+    def _parse_head(self, line: _Line, data: bytes) -> parse.Parsed:
+        """Read what an addition needs of a file that is as the daemon left it: everything but the entries."""
+        has_bom = data.startswith(codecs.BOM_UTF8)
+        text = data[len(codecs.BOM_UTF8) if has_bom else 0 :].decode("utf-8", "surrogateescape")
+        head = text[: frontmatter.read(text).end].encode("utf-8", "surrogateescape")
+        parsed = parse.parse(line.path, head, line.place, timezone=self._timezone)
+        return msgspec.structs.replace(parsed, text=text, has_bom=has_bom, digest=line.digest)
 
     async def _replace(
         self, line: _Line, absolute: Path, data: bytes | None, plan: _Plan, *, is_urgent: bool
@@ -541,9 +609,7 @@ class Writer:
 
         def prepare() -> tuple[bytes, healing.Write]:
             new = plan.render(line.place, stamp)
-            if plan.is_late:
-                return new, plan.difference(parse.parse(line.path, new, line.place, timezone=self._timezone), stamp)
-            return new, plan.write(stamp)
+            return new, plan.difference(stamp) if plan.is_late else plan.write(stamp)
 
         def perform() -> file.Replaced | file.Changed | file.Busy:
             if data is None:
@@ -569,6 +635,7 @@ class Writer:
             raise
         if isinstance(outcome, file.Replaced):
             line.settled, line.digest, line.was_there = outcome.identity, file.digest(new), True
+            line.is_plain = plan.leaves_plain_file()
             self._stamps[line.path] = stamp
             await self._landed(line.path, number)
         else:
@@ -611,24 +678,25 @@ class Writer:
                 log.warning("stamp_in_the_far_future", path=path, stamp=latest.isoformat())
         return now.astimezone(dt.UTC).isoformat(timespec="microseconds")
 
-    def _redirect(self, line: _Line, error: parse.Warning, jobs: Sequence[_Job]) -> None:
+    def _redirect(self, line: _Line, parsed: parse.Parsed, jobs: Sequence[_Job]) -> None:
         """While a file cannot be rewritten, new entries go to the next part; the rest is refused."""
-        appends = [job for job in jobs if isinstance(job.what, _Append)]
+        error = parsed.error or parse.Warning(line=1, reason="it does not parse")
+        refusal = errors.WriteRefused(
+            line.path,
+            f"is not rewritten while it does not parse: {error.reason}",
+            line=error.line,
+            hint="correct that line and save the file",
+        )
+        is_last = line.place.part >= _MAX_PART or line.place.date is None
+        appends = [job for job in jobs if isinstance(job.what, _Append) and not is_last]
         for job in jobs:
             if job not in appends:
-                job.fail(
-                    errors.WriteRefused(
-                        line.path,
-                        f"is not rewritten while it does not parse: {error.reason}",
-                        line=error.line,
-                        hint="correct that line and save the file",
-                    )
-                )
-        if not appends:
-            return
-        if line.place.part >= _MAX_PART or line.place.date is None:
-            raise errors.WriteRefused(line.path, error.reason, line=error.line, hint="correct that line")
-        what = cast("_Append", appends[0].what)
+                job.fail(refusal)
+        if appends:
+            self._send_to_next_part(line, appends)
+
+    def _send_to_next_part(self, line: _Line, jobs: Sequence[_Job]) -> None:
+        what = cast("_Append", jobs[0].what)
         following = self.layout.path_for(
             what.owner,
             what.kind,
@@ -637,10 +705,11 @@ class Writer:
             memory_path=line.place.memory_path,
             part=line.place.part + 1,
         )
-        moved = [_Job(job.what) for job in appends]
-        for job, moved_job in zip(appends, moved, strict=True):
-            moved_job.future = job.future
-        self._queue(following, moved)
+        line.active = [job for job in line.active if job not in jobs]
+        now_s = self._clock.monotonic_s()
+        for job in jobs:
+            job.asked_s = now_s
+        self._queue(following, jobs)
 
     # -- what a replacement will do --------------------------------------------------------------------------------
 
@@ -725,8 +794,13 @@ class Writer:
         def read(data: bytes) -> parse.Parsed:
             return parse.parse(line.path, data, line.place, timezone=self._timezone)
 
-        late = await self._in_thread(lambda: read(save.data))
-        base = None if save.base is None else await self._in_thread(lambda: read(cast("bytes", save.base)))
+        def read_both() -> tuple[parse.Parsed, parse.Parsed | None]:
+            return read(save.data), None if save.base is None else read(save.base)
+
+        what = cast("_Late", job.what)
+        if what.parsed is None:
+            what.parsed = await self._in_thread(read_both)
+        late, base = what.parsed
         plan = _Plan(late)
         plan.is_late, plan.before = True, current
         if late.error is not None:
@@ -788,23 +862,26 @@ class Writer:
 
     # -- files that only machines write ----------------------------------------------------------------------------
 
-    async def _commit_rows(self, line: _Line, absolute: Path, jobs: list[_Job]) -> None:
-        for job in jobs:
-            if not isinstance(job.what, _Append):
-                job.fail(errors.WriteRefused(line.path, "is only appended to"))
-        began_s = self._clock.monotonic_s()
-        while jobs := [job for job in jobs if not job.future.done()]:
-            if self._clock.monotonic_s() - began_s > _GIVE_UP_AFTER_S:
-                raise errors.WriteRefused(line.path, "somebody else keeps changing it", hint="close what writes to it")
+    async def _commit_rows(self, line: _Line, absolute: Path) -> None:
+        while jobs := self._take(line):
+            for job in jobs:
+                if not isinstance(job.what, _Append):
+                    job.fail(errors.WriteRefused(line.path, "is only appended to"))
+            self._expire(line, self._clock.monotonic_s())
+            jobs = [job for job in jobs if job in line.active and not job.future.done()]
+            if not jobs:
+                continue
             is_there, parsed = await self._in_thread(lambda: self._load_rows(line, absolute))
             if parsed is not None and parsed.error is not None:
-                self._redirect(line, parsed.error, jobs)
-                return
+                self._redirect(line, parsed, jobs)
+                continue
             floors: dict[tuple[types.Owner, str, str], int] = {}
             asked = [(job, await self._entries(line, parsed, cast("_Append", job.what), floors)) for job in jobs]
             good, rows = await self._in_thread(lambda: _encodable(asked))  # noqa: B023 - awaited before the next turn
             if not rows:
-                return
+                # Those who asked have been told, on the loop's next turn.
+                await asyncio.sleep(0)
+                continue
             outcome = await self._in_thread(lambda: self._write_rows(line, absolute, rows, is_there=is_there))  # noqa: B023
             line.settled = None
             if not isinstance(outcome, file.Changed):
@@ -864,17 +941,17 @@ class Writer:
             root = os.path.realpath(self.layout.root)
             return types.RelPath(Path(os.path.realpath(save.path)).relative_to(root).as_posix())
 
+        # Until it is in the log it is kept as a file, which the next start takes up if this one does not get to it.
+        kept = await self._in_thread(lambda: displaced.keep(save, self._tmp))
         try:
             path = await self._in_thread(relative)
             await self._ask(path, _Late(save=save))
         except Exception as error:
             # Whatever went wrong, this is a person's text.
-            kept = await self._in_thread(lambda: displaced.keep(save, self._tmp))
             log.exception("late_save_kept_aside", path=str(save.path), kept=str(kept), reason=str(error))
         else:
+            await self._in_thread(lambda: displaced.discard(kept))
             log.info("late_save_taken_up", path=path)
-            if save.kept_at is not None:
-                await self._in_thread(lambda: displaced.discard(save))
 
 
 def _apply(plan: _Plan, path: types.RelPath, what: _Update | _Point | _Adopt | _Late) -> object:
