@@ -242,6 +242,8 @@ async def _loops(node: Node, *, is_watching: bool) -> AsyncIterator[None]:
 
     The watcher hears before the disk is compared, so that no change falls between the two.
     """
+    from everosd.cascade import rebuild
+
     try:
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(node.cascade.run(), name="cascade")]
@@ -249,6 +251,7 @@ async def _loops(node: Node, *, is_watching: bool) -> AsyncIterator[None]:
                 await node.watcher.start()
                 running.append(tasks.create_task(node.watcher.run(), name="watcher"))
             await node.cascade.start()
+            running.append(tasks.create_task(rebuild.resume(node.cascade), name="rebuild"))
             yield
             for task in reversed(running):  # the watcher first: what it would still hear, the next start finds
                 task.cancel()

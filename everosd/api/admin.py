@@ -13,6 +13,7 @@ from litestar import response
 from everosd import errors, types
 from everosd.api import errors as wire
 from everosd.api import guard, reply, schema, services
+from everosd.cascade import rebuild, verify
 from everosd.log import layout
 
 NDJSON = "application/x-ndjson"
@@ -96,7 +97,7 @@ class Admin:
         await self._body(request, "rebuild", schema.REBUILD)
 
         async def work(progress: Progress) -> Rebuilt:
-            await self._given.cascade.rebuild(progress)
+            await rebuild.rebuild(self._given.cascade, progress)
             now = self._given.cascade.status()
             return Rebuilt(files=now.files_indexed, entries=now.entries)
 
@@ -107,7 +108,7 @@ class Admin:
         await self._body(request, "verify", schema.VERIFY)
 
         async def work(progress: Progress) -> msgspec.Struct:
-            return await self._given.cascade.verify(progress)
+            return await verify.verify(self._given.cascade, progress)
 
         return self._stream("verify", work)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 from collections.abc import Sequence
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import msgspec
 
@@ -143,7 +143,7 @@ def _named(seen: object, names: Sequence[str]) -> dict[str, object]:
 
 def parsed(row: store_row.EntryRow) -> log_entry.Entry:
     """Take the stored text of a row apart again."""
-    return parse.parse_entry(row.kind, row.entry_id, row.raw, form=cast("log_entry.Form", row.form))
+    return parse.parse_entry(row.kind, row.entry_id, row.raw, form=row.form)
 
 
 def public(row: store_row.EntryRow) -> str:

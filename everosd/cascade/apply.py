@@ -18,7 +18,7 @@ import msgspec
 import structlog
 
 from everosd import clock, errors, types
-from everosd.cascade import dirty, ingest, plan, problems, project, reading, rebuild, status, verify
+from everosd.cascade import dirty, ingest, plan, problems, project, reading, status
 from everosd.index import contract
 from everosd.log import writer
 from everosd.store import db
@@ -28,7 +28,6 @@ STALLED_S = 15.0
 """A part that has work and has not moved for this long is named in the status."""
 
 T = TypeVar("T")
-Progress = rebuild.Progress
 
 log = structlog.get_logger(__name__)
 
@@ -94,7 +93,6 @@ class Cascade:
             tasks.create_task(self._collect(), name="cascade-collect")
             tasks.create_task(self._apply_loop(), name="cascade-apply")
             tasks.create_task(self._rescan_loop(), name="cascade-rescan")
-            tasks.create_task(rebuild.resume(self), name="cascade-resume-rebuild")
 
     async def close(self) -> None:
         """Release the reading thread and the indexes; call after `run` was cancelled."""
@@ -113,13 +111,13 @@ class Cascade:
     async def _collect(self) -> None:
         while True:
             batch = await self._settler.next()
+            self.mark(batch.paths)
             if batch.rescan:
                 await self.reconcile(batch.rescan)
             for folder in batch.folders:
                 await self._compare_folder(folder)
             if batch.others and not batch.rescan:
                 await self._look_at_others(batch.others)
-            self.mark(batch.paths)
 
     async def _rescan_loop(self) -> None:
         while True:
@@ -127,19 +125,19 @@ class Cascade:
             await self.reconcile("timer")
 
     async def _compare_folder(self, folder: types.RelPath) -> None:
-        seen = await self._in_thread(lambda: scan.scan(self.root, below=folder))
+        seen = await asyncio.to_thread(scan.scan, self.root, below=folder)
         known = {path: at for path, at in self._ingest.known.items() if path.startswith(f"{folder}/")}
         found = plan.plan(known, seen)
         self.mark((*found.stale, *found.vanished))
 
     async def _look_at_others(self, paths: Collection[str]) -> None:
         """Keep conflict copies and strays of the status in step without walking the root."""
-        await self._in_thread(lambda: self._ingest.problems.look_at(self.root, paths))
+        await asyncio.to_thread(self._ingest.problems.look_at, self.root, paths)
 
     async def reconcile(self, reason: str) -> None:
         """Compare the whole root with the ledger and queue what differs."""
         async with self._scanning:
-            seen = await self._in_thread(lambda: scan.scan(self.root))
+            seen = await asyncio.to_thread(scan.scan, self.root)
             found = plan.plan(self._ingest.known, seen)
             self._scan, self._scanned_s = seen, self._clock.monotonic_s()
             self._ingest.problems.scanned(seen)
@@ -254,14 +252,6 @@ class Cascade:
         known = self._ingest.known
         known.update({path: msgspec.structs.replace(at, is_stale=True) for path, at in known.items()})
 
-    async def rebuild(self, progress: Progress | None = None) -> None:
-        """Read every file again and fill every index anew; see `cascade.rebuild`."""
-        await rebuild.rebuild(self, progress or rebuild.silent)
-
-    async def verify(self, progress: Progress | None = None) -> verify.Report:
-        """Compare the live state with a fresh reading of the disk; see `cascade.verify`."""
-        return await verify.verify(self, progress or rebuild.silent)
-
     async def adopt(self, path: types.RelPath | None = None) -> int:
         """Give hand-written entries of one file, or of all, their markers; return how many got them."""
         paths = [path] if path is not None else await self.database.write(_paths_with_hand_text)
@@ -298,6 +288,7 @@ class Cascade:
         known, missing = self._ingest.known, self._ingest.grace.missing_files()
         done, total = self._dirty.progress()
         return status.Status(
+            owners=self._ingest.n_owners(),
             phase=self._phase,
             lsn=self._ingest.lsn,
             files_on_disk=len(known) - len(missing) + self._dirty.n_new(known),

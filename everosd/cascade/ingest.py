@@ -14,8 +14,8 @@ import structlog
 
 from everosd import clock, errors, types
 from everosd.cascade import grace, plan, problems, reading
-from everosd.log import heal, writer
-from everosd.store import db, ledger, meta, state
+from everosd.log import heal, layout, writer
+from everosd.store import db, ledger, meta, numbering, state
 from everosd.watch import scan
 
 OPEN_LIMIT_S = 60.0
@@ -52,6 +52,7 @@ class Ingest:
         """Why deletions are held back; empty: they are not."""
         self.lsn = 0
         self.n_entries = 0
+        self._owners: dict[types.Owner, int] = {}
         self._database = database
         self._pen = pen
         self._clock = time
@@ -64,8 +65,22 @@ class Ingest:
         """Take what the ledger holds; files read by other rules (version, time zone) are marked as stale."""
         await self._database.write(lambda connection: meta.expire_readings(connection, self.timezone.key))
         self.known, self._stamps, self.lsn, self.n_entries = await self._database.write(_load)
+        self._owners = {}
+        for path in self.known:
+            self._count_owner(path, 1)
         found, duplicates = await self._database.write(problems.load)
         self.problems.reset(found, duplicates)
+
+    def n_owners(self) -> int:
+        """Return how many users and agents have any file."""
+        return sum(owner.type != "session" for owner in self._owners)
+
+    def _count_owner(self, path: types.RelPath, by: int) -> None:
+        place = layout.place(path)
+        if place is not None:
+            left = self._owners.pop(place.owner, 0) + by
+            if left > 0:
+                self._owners[place.owner] = left
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -123,6 +138,8 @@ class Ingest:
             self._remember(file, known.digest, known.n_entries, began_us)
 
     def _remember(self, file: scan.DiskFile, digest: bytes, n_entries: int, read_at_us: int) -> None:
+        if file.path not in self.known:
+            self._count_owner(file.path, 1)
         self.known[file.path] = plan.Known(
             inode=file.inode,
             size=file.size,
@@ -250,7 +267,8 @@ class Ingest:
         now_us = clock.to_us(self._clock.now())
         outcomes = await self._database.write(lambda connection: ledger.remove_files(connection, paths, now_us=now_us))
         for path in paths:
-            self.known.pop(path, None)
+            if self.known.pop(path, None) is not None:
+                self._count_owner(path, -1)
             self.grace.forget(path)
             self.problems.forget(path)
             outcome = outcomes.get(path)
@@ -284,4 +302,4 @@ def _load(
         if not heal.is_older(stamp, stamps.get(types.RelPath(path), "")):
             stamps[types.RelPath(path)] = stamp
     n_entries = int(connection.execute("SELECT count(*) FROM entries").fetchone()[0])
-    return known, stamps, ledger.sequence(connection, "events"), n_entries
+    return known, stamps, numbering.sequence(connection, "events"), n_entries

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 
 from everosd import types
-from everosd.store import standing, state
+from everosd.store import numbering, standing, state
 
 _COLUMNS = (
     "entry_id", "nth", "line", "form", "kind", "digest", "session_id", "timestamp_us", "parent_type", "parent_id",
@@ -41,47 +41,6 @@ class _Known(msgspec.Struct, frozen=True, kw_only=True):
     is_shadowed: bool
 
 
-class Numbering:
-    """Numbers the changes of one transaction: entry keys and LSNs, both above everything ever given."""
-
-    def __init__(self, connection: sqlite3.Connection, now_us: int) -> None:
-        """Start above the highest numbers in the ledger."""
-        self._connection = connection
-        self._now_us = now_us
-        self._key = sequence(connection, "entries")
-        self._lsn = sequence(connection, "events")
-        self._events: list[tuple[int, int, int, str, str]] = []
-
-    @property
-    def lsn(self) -> int:
-        """The highest LSN given so far."""
-        return self._lsn
-
-    def next_key(self) -> int:
-        """Return a key that no entry ever had."""
-        self._key += 1
-        return self._key
-
-    def event(self, key: int, change: str, path: str) -> int:
-        """Number one change and return its LSN."""
-        self._lsn += 1
-        self._events.append((self._lsn, self._now_us, key, change, path))
-        return self._lsn
-
-    def flush(self) -> None:
-        """Write the events; call once, last."""
-        self._connection.executemany(
-            "INSERT INTO events (lsn, at_us, key, change, path) VALUES (?, ?, ?, ?, ?)", self._events
-        )
-        self._events.clear()
-
-
-def sequence(connection: sqlite3.Connection, table: str) -> int:
-    """Return the highest row number that `table` ever gave out."""
-    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchone()
-    return 0 if row is None else int(row[0])
-
-
 def apply_files(
     connection: sqlite3.Connection,
     files: Sequence[state.FileState],
@@ -96,18 +55,18 @@ def apply_files(
     same id, or when `removable[path]` names them (None: all); otherwise they stay and are listed as withheld. Without
     `removable` all of them go. `force` rewrites every column of unchanged entries too (a rebuild), without an event.
     """
-    numbering = Numbering(connection, now_us)
+    order = numbering.Numbering(connection, now_us)
     outcomes: dict[str, state.Outcome] = {}
     for file in files:
         allowed = None if removable is None else removable.get(file.path, ())
-        outcomes[file.path] = _apply(connection, numbering, file, now_us, allowed, force=force)
-    numbering.flush()
+        outcomes[file.path] = _apply(connection, order, file, now_us, allowed, force=force)
+    order.flush()
     return outcomes
 
 
 def _apply(
     connection: sqlite3.Connection,
-    numbering: Numbering,
+    order: numbering.Numbering,
     file: state.FileState,
     now_us: int,
     removable: Collection[tuple[str, int]] | None,
@@ -122,13 +81,13 @@ def _apply(
         values = tuple(getattr(entry, name) for name in _COLUMNS)
         known = before.pop((entry.entry_id, entry.nth), None)
         if known is None:
-            key = numbering.next_key()
-            lsn = numbering.event(key, "added", file.path)
+            key = order.next_key()
+            lsn = order.event(key, "added", file.path)
             inserts.append((key, file.path, position, *scope, lsn, now_us, *values))
             touched.append(entry.entry_id)
             outcome.added += 1
         elif known.digest != entry.digest:
-            lsn = numbering.event(known.key, "modified", file.path)
+            lsn = order.event(known.key, "modified", file.path)
             updates.append((position, lsn, now_us, *values, known.key))
             touched.append(entry.entry_id)
             outcome.modified += 1
@@ -141,14 +100,14 @@ def _apply(
     connection.executemany(_UPDATE, updates)
     connection.executemany("UPDATE entries SET position = ?, line = ?, form = ? WHERE key = ?", moves)
     gone, outcome.withheld = _split_gone(connection, scope, before, removable)
-    touched += _remove(connection, numbering, file.path, gone)
+    touched += _remove(connection, order, file.path, gone)
     outcome.removed = len(gone)
     touched += _replace_deprecations(connection, file.path, scope, file.deprecated)
-    shadow = standing.settle(connection, numbering, file.owner, touched)
+    shadow = standing.settle(connection, order, file.owner, touched)
     outcome.is_shadow_changed = shadow.is_changed
     outcome.entries_delta = len(inserts) - len(gone)
     _raise_sequences(connection, scope, file)
-    outcome.lsn = numbering.lsn
+    outcome.lsn = order.lsn
     return outcome
 
 
@@ -202,10 +161,10 @@ def _stands_elsewhere(
 
 
 def _remove(
-    connection: sqlite3.Connection, numbering: Numbering, path: str, gone: dict[tuple[str, int], _Known]
+    connection: sqlite3.Connection, order: numbering.Numbering, path: str, gone: dict[tuple[str, int], _Known]
 ) -> list[str]:
     for known in gone.values():
-        numbering.event(known.key, "removed", path)
+        order.event(known.key, "removed", path)
     connection.executemany("DELETE FROM entries WHERE key = ?", [(known.key,) for known in gone.values()])
     return [entry_id for entry_id, _ in gone]
 
@@ -262,7 +221,7 @@ def _raise_sequences(connection: sqlite3.Connection, scope: tuple[str, str, str,
 
 def remove_files(connection: sqlite3.Connection, paths: Iterable[str], *, now_us: int) -> dict[str, state.Outcome]:
     """Forget files that are gone from the disk, with their entries."""
-    numbering = Numbering(connection, now_us)
+    order = numbering.Numbering(connection, now_us)
     outcomes = {}
     for path in paths:
         row = connection.execute(
@@ -272,18 +231,18 @@ def remove_files(connection: sqlite3.Connection, paths: Iterable[str], *, now_us
             continue
         owner = types.Owner(app=row[0], project=row[1], type=row[2], id=row[3])
         known = _known(connection, path)
-        touched = _remove(connection, numbering, path, known)
+        touched = _remove(connection, order, path, known)
         touched += _replace_deprecations(connection, path, (owner.app, owner.project, owner.type, owner.id), {})
         connection.execute("DELETE FROM files WHERE path = ?", (path,))
-        shadow = standing.settle(connection, numbering, owner, touched)
+        shadow = standing.settle(connection, order, owner, touched)
         outcomes[path] = state.Outcome(
             removed=len(known),
             files_delta=-1,
             entries_delta=-len(known),
             is_shadow_changed=shadow.is_changed,
-            lsn=numbering.lsn,
+            lsn=order.lsn,
         )
-    numbering.flush()
+    order.flush()
     return outcomes
 
 

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from everosd import types
-
-if TYPE_CHECKING:
-    from everosd.store import ledger
+from everosd.store import numbering
 
 Scope = tuple[str, str, str, str]
 
@@ -40,7 +37,7 @@ class _Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def settle(
-    connection: sqlite3.Connection, numbering: ledger.Numbering, owner: types.Owner, touched: Iterable[str]
+    connection: sqlite3.Connection, order: numbering.Numbering, owner: types.Owner, touched: Iterable[str]
 ) -> Settled:
     """Decide winners and status of the `touched` ids of one owner and of all that point to them."""
     scope = (owner.app, owner.project, owner.type, owner.id)
@@ -52,9 +49,9 @@ def settle(
         if not rows:
             continue
         if entry_id in ids and (len(rows) > 1 or rows[0].is_shadowed):
-            is_changed |= _choose(connection, numbering, entry_id, rows)
+            is_changed |= _choose(connection, order, entry_id, rows)
         successor = live_successor(connection, scope, entry_id) if has_successors else None
-        _set_status(connection, numbering, rows, successor)
+        _set_status(connection, order, rows, successor)
     return Settled(is_changed=is_changed)
 
 
@@ -103,7 +100,7 @@ def _rows(connection: sqlite3.Connection, scope: Scope, entry_id: str) -> list[_
     ]
 
 
-def _choose(connection: sqlite3.Connection, numbering: ledger.Numbering, entry_id: str, rows: list[_Row]) -> bool:
+def _choose(connection: sqlite3.Connection, order: numbering.Numbering, entry_id: str, rows: list[_Row]) -> bool:
     """Mark all but the winner as shadowed; number what became visible or hidden. Return whether anything changed."""
     match = types.ENTRY_ID.fullmatch(entry_id)
     date = match["date"] if match else ""
@@ -112,7 +109,7 @@ def _choose(connection: sqlite3.Connection, numbering: ledger.Numbering, entry_i
     for row in ordered:
         is_shadowed = row is not ordered[0]
         if is_shadowed != row.is_shadowed:
-            lsn = numbering.event(row.key, "removed" if is_shadowed else "added", row.path)
+            lsn = order.event(row.key, "removed" if is_shadowed else "added", row.path)
             connection.execute("UPDATE entries SET is_shadowed = ?, lsn = ? WHERE key = ?", (is_shadowed, lsn, row.key))
             is_changed = True
     return is_changed
@@ -150,12 +147,12 @@ def _exists(connection: sqlite3.Connection, scope: Scope, entry_id: str) -> bool
 
 
 def _set_status(
-    connection: sqlite3.Connection, numbering: ledger.Numbering, rows: list[_Row], successor: str | None
+    connection: sqlite3.Connection, order: numbering.Numbering, rows: list[_Row], successor: str | None
 ) -> None:
     for row in rows:
         status = row.own_status if successor is None else "deprecated"
         if (status, successor) != (row.status, row.deprecated_by):
-            lsn = numbering.event(row.key, "status", row.path)
+            lsn = order.event(row.key, "status", row.path)
             connection.execute(
                 "UPDATE entries SET status = ?, deprecated_by = ?, lsn = ? WHERE key = ?",
                 (status, successor, lsn, row.key),

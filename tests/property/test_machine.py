@@ -18,7 +18,8 @@ import hypothesis
 from hypothesis import stateful
 from hypothesis import strategies as st
 
-from everosd import clock, config, daemon, types
+from everosd import config, daemon, types
+from everosd.cascade import rebuild, verify
 from everosd.log import writer
 from everosd.search import query
 
@@ -117,9 +118,13 @@ class Machine(stateful.RuleBasedStateMachine):
             text = path.read_text("utf-8", "surrogateescape")
             words = TOKEN.findall(text)
             if hand or not words:
-                path.write_text(text + f"\n## Note {self.n}\nby hand {self.token()}\n", encoding="utf-8", errors="surrogateescape")
+                path.write_text(
+                    text + f"\n## Note {self.n}\nby hand {self.token()}\n", encoding="utf-8", errors="surrogateescape"
+                )
             else:
-                path.write_text(text.replace(words[pick % len(words)], self.token(), 1), encoding="utf-8", errors="surrogateescape")
+                path.write_text(
+                    text.replace(words[pick % len(words)], self.token(), 1), encoding="utf-8", errors="surrogateescape"
+                )
 
     @stateful.rule(pick=st.integers(0, 99))
     def delete(self, pick: int) -> None:
@@ -152,10 +157,18 @@ class Machine(stateful.RuleBasedStateMachine):
         if not files:
             return
         source, target = files[pick % len(files)], files[other % len(files)]
-        found = re.search(r"<!-- entry:(\S+) -->\n.*?<!-- /entry:\1 -->\n", source.read_text("utf-8", "surrogateescape"), re.DOTALL)
+        found = re.search(
+            r"<!-- entry:(\S+) -->\n.*?<!-- /entry:\1 -->\n", source.read_text("utf-8", "surrogateescape"), re.DOTALL
+        )
         if found and source != target:
-            source.write_text(source.read_text("utf-8", "surrogateescape").replace(found[0], "", 1), encoding="utf-8", errors="surrogateescape")
-            target.write_text(target.read_text("utf-8", "surrogateescape") + found[0], encoding="utf-8", errors="surrogateescape")
+            source.write_text(
+                source.read_text("utf-8", "surrogateescape").replace(found[0], "", 1),
+                encoding="utf-8",
+                errors="surrogateescape",
+            )
+            target.write_text(
+                target.read_text("utf-8", "surrogateescape") + found[0], encoding="utf-8", errors="surrogateescape"
+            )
 
     @stateful.rule(pick=st.integers(0, 99), junk=st.binary(max_size=40))
     def damage(self, pick: int, junk: bytes) -> None:
@@ -172,7 +185,11 @@ class Machine(stateful.RuleBasedStateMachine):
             ids = re.findall(r"<!-- entry:(\S+) -->", path.read_text("utf-8", "surrogateescape"))
             if ids:
                 line = f"deprecated_entries:\n  {ids[pick % len(ids)]}: {ids[other % len(ids)]}\n"
-                path.write_text(path.read_text("utf-8", "surrogateescape").replace("---\n", f"---\n{line}", 1), encoding="utf-8", errors="surrogateescape")
+                path.write_text(
+                    path.read_text("utf-8", "surrogateescape").replace("---\n", f"---\n{line}", 1),
+                    encoding="utf-8",
+                    errors="surrogateescape",
+                )
 
     # -- what the daemon does --------------------------------------------------------------------------------------
 
@@ -189,7 +206,7 @@ class Machine(stateful.RuleBasedStateMachine):
     @stateful.rule()
     def rebuild(self) -> None:
         """Rebuild everything while it is in use."""
-        self.run(self.node.cascade.rebuild)
+        self.run(lambda: rebuild.rebuild(self.node.cascade))
 
     @stateful.rule(clean=st.booleans())
     def restart(self, clean: bool) -> None:  # noqa: FBT001  # drawn
@@ -219,7 +236,7 @@ class Machine(stateful.RuleBasedStateMachine):
         with cascade.accepting_deletions():
             await cascade.reconcile("check")
             await cascade.settled(timeout_s=20)
-        report = await cascade.verify()
+        report = await verify.verify(cascade)
         assert () == report.differences, report.differences
         assert report.digest_live == report.digest_disk
         status = cascade.status()

@@ -117,7 +117,7 @@ class Slow:
         self.ended = ""
         self.is_over = asyncio.Event()
 
-    async def rebuild(self, progress: admin.Progress) -> None:
+    async def rebuild(self, _cascade: object, progress: admin.Progress) -> None:
         """Say that the first of two is done, wait, end."""
         progress("files", 1, 2)
         self.started.set()
@@ -134,7 +134,7 @@ async def test_work_goes_on_when_who_asked_leaves(open_door: Open, monkeypatch: 
     """A broken connection does not stop a rebuild half-way; a second one meanwhile is told that one runs."""
     async with open_door({}) as door:
         slow = Slow()
-        monkeypatch.setattr(door.node.cascade, "rebuild", slow.rebuild)
+        monkeypatch.setattr(admin.rebuild, "rebuild", slow.rebuild)
         asking = asyncio.ensure_future(door.client.post("/api/v1/admin/rebuild"))
         await slow.started.wait()
         asking.cancel()
@@ -156,13 +156,13 @@ async def test_work_goes_on_when_who_asked_leaves(open_door: Open, monkeypatch: 
 async def test_work_that_fails_says_why_in_its_last_line(open_door: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stream has begun as 200: the failure is its last line, generic where it is ours."""
 
-    async def failing(progress: admin.Progress) -> None:
+    async def failing(_cascade: object, progress: admin.Progress) -> None:
         progress("files", 1, 2)
         message = "secret cause"
         raise OSError(message)
 
     async with open_door({}) as door:
-        monkeypatch.setattr(door.node.cascade, "rebuild", failing)
+        monkeypatch.setattr(admin.rebuild, "rebuild", failing)
         answer = await door.client.post("/api/v1/admin/rebuild")
 
     assert "INTERNAL_ERROR" == lines(answer.text)[-1]["error"]["code"]
@@ -173,7 +173,7 @@ async def test_a_stop_ends_the_stream_with_a_line(open_door: Open, monkeypatch: 
     """A daemon that stops cancels the work, waits for it, and whoever listens is told."""
     async with open_door({}) as door:
         slow = Slow()
-        monkeypatch.setattr(door.node.cascade, "rebuild", slow.rebuild)
+        monkeypatch.setattr(admin.rebuild, "rebuild", slow.rebuild)
         async with door.app.lifespan():
             asking = asyncio.ensure_future(door.client.post("/api/v1/admin/rebuild"))
             await slow.started.wait()
