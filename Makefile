@@ -8,14 +8,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
-# Where to put reports of `make bench` and data of `make soak`.
+# Where `make bench` puts its table; more for it, e.g. ARGS="--sizes 1000,10000".
 OUT ?= bench/out
+ARGS ?=
+# How long `make soak` goes on, seconds.
+SOAK_S ?= 3600
 
 .PHONY: help install dev demo test quick check format bench soak fuzz wheel clean
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n 's/^# //p' Makefile | head -5
+	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
 # --- installation -----------------------------------------------------------------------------------------------------
 
@@ -29,7 +32,7 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "'$(PYTHON)' has no venv module, so no environment can be made." >&2; \
 	  echo "Install it (Debian, Ubuntu: apt-get install python3-venv) and type the same again." >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	@echo "installing everosd into $(VENV) …"
@@ -84,10 +87,10 @@ format: $(VENV)/.dev
 # --- figures and endurance --------------------------------------------------------------------------------------------
 
 bench: $(VENV)/.dev
-	$(BIN)/python -m bench --out $(OUT)
+	$(BIN)/python -m bench --out $(OUT) $(ARGS)
 
 soak: $(VENV)/.dev
-	EVEROSD_SOAK=1 $(BIN)/python -m pytest -q --timeout 0 -m slow tests/process -k soak
+	EVEROSD_SOAK_S=$(SOAK_S) $(BIN)/python -m pytest -q tests/process/test_soak.py
 
 fuzz: $(VENV)/.dev
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q --timeout 0 tests/property
