@@ -143,8 +143,11 @@ async def _parts(settings: config.Config, clock: clocks.Clock) -> AsyncIterator[
         stack.push_async_callback(database.close)
         reader = await read.Reader.open(database.path, _sqlite(settings))
         stack.push_async_callback(reader.close)
-        pen = writer.Writer(places, journal.Journal(database, clock), clock, zone)
+        record = journal.Journal(database, clock)
+        await record.recover(root)  # before the writer's own recovery, which merges by what is on record
+        pen = writer.Writer(places, record, clock, zone)
         stack.push_async_callback(pen.close)
+        await pen.recover()
         words = project.Projection("text", root / INDEX_FOLDER / "text", text.open_or_set_aside, database, clock)
         settler = settle.Settler(clock, settings.watch.settle_ms / 1000)
         cascade = apply.Cascade(
