@@ -1,6 +1,6 @@
 # make demo    from a clean clone: see everosd find an edit
 # make test    all tests                 make quick   the tests that take no time
-# make check   format, lint, types, imports, documents
+# make check   format, lint, types, imports, documents      make cover   tests, and the lines they miss
 # make bench   figures beside the budgets    make fuzz   make soak
 
 SHELL := /bin/sh
@@ -14,7 +14,7 @@ ARGS ?=
 # How long `make soak` goes on, seconds.
 SOAK_S ?= 3600
 
-.PHONY: help install dev demo test quick check format bench soak fuzz wheel clean
+.PHONY: help install dev demo test quick cover check format bench soak fuzz wheel clean
 .DELETE_ON_ERROR:
 
 help:
@@ -72,6 +72,12 @@ test: $(VENV)/.dev
 
 quick: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -m 'not slow' tests/unit tests/docs
+
+cover: $(VENV)/.dev
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -q
+	$(BIN)/coverage combine -q
+	$(BIN)/coverage report --skip-covered --sort=cover
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
