@@ -20,6 +20,8 @@ _STRUCTURE = re.compile(
 )
 _STRUCTURE_FIRST = re.compile(_STRUCTURE.pattern.removeprefix("\\n"), re.IGNORECASE)
 _BLANK = re.compile(r"[ \t\r\n]*+")
+_WINDOW_CHARS = 1_000_000
+"""Scanned in some milliseconds, for which the interpreter is held."""
 _MAX_FENCES_TRIED = 64
 """Keeps a file of nothing but fences from costing the square of its size."""
 
@@ -49,8 +51,14 @@ class Structure:
             first = _STRUCTURE_FIRST.match(text)
             if first is not None:
                 self._token(first, 0)
-        for match in _STRUCTURE.finditer(text, max(0, start - 1)):
-            self._token(match, match.start() + 1)
+        at = max(0, start - 1)
+        while at < len(text):
+            # A window ends before a newline, so that no line is cut and other threads get their turn.
+            end = text.find("\n", at + _WINDOW_CHARS)
+            end = len(text) if end < 0 else end
+            for match in _STRUCTURE.finditer(text, at, end):
+                self._token(match, match.start() + 1)
+            at = end
         tokens = self.tokens
         self.opens = [at for at, token in enumerate(tokens) if token.what == "open"]
         self.fences = [at for at, token in enumerate(tokens) if token.what == "fence"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from everosd import clock, types
-from everosd.log import diff, entry, layout, parse, render, view
+from everosd.log import diff, entry, layout, parse, render, structure, view
 
 UTC = zoneinfo.ZoneInfo("UTC")
 BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")
@@ -522,6 +522,15 @@ def test_the_view_has_a_default_for_what_is_wrong() -> None:
     assert (0.9, "ship", "test first") == (case.quality_score, case.task_intent, case.key_insight)  # type: ignore[attr-defined]
     fact = view.view(read("## Tea\nMara drinks tea.\n", FACTS).entries[0])
     assert "Mara drinks tea." == fact.fact  # type: ignore[attr-defined]
+
+
+def test_structure_is_found_wherever_the_scan_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scan goes in windows; none of their ends hides or cuts a line."""
+    text = "lead\n" + "".join(five()) + "\n\n## By hand\n```\n<!-- entry:ep_20260302_00000009 -->\n```\n"
+    whole = read(text)
+    for size in (1, 2, 3, 7, 20, 100):
+        monkeypatch.setattr(structure, "_WINDOW_CHARS", size)
+        assert whole == read(text)
 
 
 def test_warnings_are_bounded() -> None:
