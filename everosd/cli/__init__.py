@@ -6,9 +6,18 @@ there is none, so that they never race it. Exit codes are the daemon's (`everosd
 
 from __future__ import annotations
 
+import sys
+
 
 def main() -> None:
     """Run `everosd` with the process's arguments and exit with its code."""
+    from everosd.cli import failure, serve
+
+    options = serve.asked(sys.argv[1:])
+    if options is not None:
+        port = options.get("port")
+        given = None if port is None else int(port)
+        failure.ends(lambda: serve.run(options.get("root"), options.get("host"), given))
     from everosd.cli.app import main as run
 
     run()

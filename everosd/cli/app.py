@@ -13,8 +13,9 @@ import typer
 
 import everosd
 from everosd import config, errors
-from everosd.cli import client, node, progress, show
+from everosd.cli import client, failure, node, progress, show
 from everosd.cli import root as root_folder
+from everosd.cli import serve as serve_command
 
 API = "/api/v1"
 HINTS = {"user_id": "name one with --user, or an agent with --agent"}
@@ -52,21 +53,7 @@ class RequestFailed(errors.EverosdError):
 
 def main() -> NoReturn:
     """Run the command that the process's arguments name; every error becomes one message and one exit code."""
-    try:
-        commands()
-    except errors.EverosdError as error:
-        print(f"everosd: {error}", file=sys.stderr)
-        if error.hint:
-            print(f"         {error.hint}", file=sys.stderr)
-        sys.exit(_exit_code(error))
-    except OSError as error:
-        if (code := _exit_code(error)) == 1:
-            raise  # not a matter of disks: a bug, and its traceback is wanted
-        print(f"everosd: {error}", file=sys.stderr)
-        sys.exit(code)
-    except KeyboardInterrupt:
-        sys.exit(130)
-    sys.exit(0)
+    failure.ends(commands)
 
 
 @commands.callback(invoke_without_command=True)
@@ -104,13 +91,7 @@ def serve(
     ] = None,
 ) -> None:
     """Run the daemon in the foreground until SIGTERM or Ctrl-C."""
-    from everosd import daemon
-
-    where = config.root_path(root)
-    root_folder.require(where)
-    given = {"api.host": host, "api.port": port}
-    settings = config.load(where, given={key: value for key, value in given.items() if value is not None})
-    raise typer.Exit(daemon.serve(settings))
+    raise typer.Exit(serve_command.run(None if root is None else str(root), host, port))
 
 
 @commands.command()
@@ -192,7 +173,7 @@ def verify(*, root: Root = None, as_json: Json = False) -> None:
     else:
         print("\n".join(show.verdict(result, took_s)))
     if not result.get("is_clean"):
-        raise typer.Exit(_exit_code(errors.DerivedIndexError("all", "differs from the Markdown")))
+        raise typer.Exit(failure.exit_code(errors.DerivedIndexError("all", "differs from the Markdown")))
 
 
 @commands.command()
@@ -298,10 +279,3 @@ def _figures(result: dict[str, object]) -> str:
 def _print_json(value: object) -> None:
     """Print one JSON document."""
     print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
-
-
-def _exit_code(error: Exception) -> int:
-    """Return the exit code of an error, from the daemon's table."""
-    from everosd import daemon
-
-    return daemon.exit_code(error)
