@@ -341,6 +341,32 @@ def test_X06_kill_and_restart_at_once_with_a_stale_lock_text(daemon: conftest.Da
     daemon.start()
 
 
+def test_save_caught_between_two_names_by_a_crash_is_back_after_the_start(daemon: conftest.Daemon, root: Path) -> None:
+    """The daemon was killed in the middle of a swap: what a person saved then returns, half a file does not."""
+    path = write_day(root, "2026-03-02", "A zebra crosses the square")
+    caught = path.with_name(f".{path.name}.tmp.everosd-00000001.{'1' * 16}.{'2' * 16}")
+    half = path.with_name(f".{path.name}.tmp.everosd-00000002")
+    path.rename(caught)
+    half.write_bytes(b"---\nid: half")
+    daemon.start()
+    assert len(daemon.search("zebra", "u_mara")) == 1
+    assert path.exists()
+    assert [path] == list(path.parent.iterdir())
+
+
+def test_request_that_does_not_end_does_not_hold_up_a_stop(daemon: conftest.Daemon) -> None:
+    """A client that sends half a body and waits is cut off within the drain's limits."""
+    daemon.start()
+    url = daemon.http.base_url
+    assert url.port
+    with socket.create_connection((url.host, url.port)) as line:
+        line.sendall(b"POST /api/v1/memory/search HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
+        daemon.health()
+        began_s = time.monotonic()
+        assert daemon.stop() == daemons.OK
+    assert time.monotonic() - began_s < 8
+
+
 def test_Z08_everything_it_makes_is_its_users_alone(daemon: conftest.Daemon, root: Path) -> None:
     """Under umask 022, with `init`, `serve` and a rewrite: 0700 for folders, 0600 for files."""
     shutil.rmtree(root)
