@@ -177,7 +177,7 @@ class Cascade:
             raise  # the daemon ends; the next start sets the ledger aside and reads the Markdown again
         except errors.StoreError as error:
             if not self._ingest.problems.ledger_error:
-                log.exception("ledger_write_failed", n_paths=len(chunk))
+                await asyncio.to_thread(log.error, "ledger_write_failed", exc_info=error, n_paths=len(chunk))
             self._ingest.problems.ledger_failed(str(error))
             self._dirty.put_back()
             await self._clock.sleep(1.0)

@@ -92,8 +92,8 @@ class Dirty:
         return max(0, self._total - len(self._backlog)), self._total
 
     def n_new(self, known: Mapping[types.RelPath, object]) -> int:
-        """Return how many queued paths were never read."""
-        return sum(path not in known for path in self._urgent.keys() | self._backlog.keys())
+        """Return how many paths that are queued or failed were never read."""
+        return sum(path not in known for path in self._urgent.keys() | self._backlog.keys() | self._retries.keys())
 
     def n_failed(self) -> tuple[int, int]:
         """Return how many files wait for another attempt, and how many have failed too often."""

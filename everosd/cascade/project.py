@@ -143,7 +143,8 @@ class Projection(Generic[I]):
             except (errors.EverosdError, OSError, ValueError, sqlite3.Error) as error:
                 wait_s = RETRY_S[min(n_failures, len(RETRY_S) - 1)]
                 if n_failures == 0:
-                    log.exception("projection_failed", index=self.name, lsn=self._at.lsn, retry_s=wait_s)
+                    said = {"index": self.name, "lsn": self._at.lsn, "retry_s": wait_s}
+                    await asyncio.to_thread(log.error, "projection_failed", exc_info=error, **said)
                 n_failures += 1
                 self._error = str(error)
                 await self._recover(error)

@@ -1,0 +1,350 @@
+"""The cascade over a real root: what is on disk is what is searchable, through every kind of trouble."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from everosd import config, daemon, types
+from everosd.cascade import rebuild, verify
+from everosd.log import writer
+from everosd.search import query
+
+NOBODY = 65534
+SPEED = 20.0
+"""How much faster the cascade's clock runs: its second of grace takes 50 ms."""
+
+
+class FastClock:
+    """The machine's clock with monotonic time sped up."""
+
+    def now(self) -> dt.datetime:
+        """Return the real moment."""
+        return dt.datetime.now(dt.UTC)
+
+    def monotonic_s(self) -> float:
+        """Return sped-up seconds."""
+        return time.monotonic() * SPEED
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep a fraction of `seconds`."""
+        await asyncio.sleep(seconds / SPEED)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """An empty root."""
+    return tmp_path
+
+
+@pytest.fixture
+async def powerless() -> AsyncIterator[Path]:
+    """A root of somebody whom permissions hold back (tests may run as root, whom they do not)."""
+    made = Path(tempfile.mkdtemp(prefix="everosd-cascade-"))
+    async with opened(made):
+        pass  # imports everything while it can be read
+    is_powerful = os.geteuid() == 0
+    if is_powerful:
+        for folder, _, names in os.walk(made):
+            for name in (".", *names):
+                os.chown(Path(folder, name), NOBODY, NOBODY)
+        os.seteuid(NOBODY)
+    try:
+        yield made
+    finally:
+        if is_powerful:
+            os.seteuid(0)
+        shutil.rmtree(made)
+
+
+@contextlib.asynccontextmanager
+async def opened(root: Path) -> AsyncIterator[daemon.Node]:
+    """Open the parts over `root`, everything on disk searchable."""
+    settings = await asyncio.to_thread(config.load, root, {})
+    async with daemon.open_node(settings, FastClock()) as node:
+        await caught_up(node)
+        yield node
+
+
+async def caught_up(node: daemon.Node) -> None:
+    """Compare with the disk and wait until all of it is searchable."""
+    await node.cascade.reconcile("test")
+    await node.cascade.settled(20.0)
+
+
+def file(root: Path, user: str = "mara", day: str = "2026-03-02") -> Path:
+    """Return the path of a day's episodes; its folder is there."""
+    path = root / "default_app" / "default_project" / "users" / user / "episodes" / f"episode-{day}.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def entry(number: int, text: str, day: str = "20260302") -> str:
+    """Return one marked entry."""
+    name = f"ep_{day}_{number:08d}"
+    return f"<!-- entry:{name} -->\n## {name}\n\n**session_id**: s\n\n### Content\n{text}\n<!-- /entry:{name} -->\n"
+
+
+def owner(user: str = "mara") -> types.Owner:
+    """Return a user of the default scope."""
+    return types.Owner(app="default", project="default", type="user", id=user)
+
+
+async def found(node: daemon.Node, text: str, user: str = "mara") -> list[str]:
+    """Return the entry ids that a keyword search finds."""
+    answer = await node.search.run(query.Query(owner=owner(user), text=text, method="keyword", top_k=100))
+    return sorted(hit.row.entry_id for hit in answer.episodes)
+
+
+async def live(node: daemon.Node) -> int:
+    """Return how many entries count, after making sure that live state and disk agree."""
+    report = await verify.verify(node.cascade)
+    assert () == report.differences
+    return report.entries
+
+
+async def test_W03_the_index_follows_whatever_comes_and_goes(root: Path) -> None:
+    """Files made, renamed and deleted one after the other: after each, searches say what the disk says."""
+    async with opened(root) as node:
+        file(root, day="2026-01-01").write_text(entry(1, "anchor", "20260101"))
+        for n in range(6):
+            path = file(root, day=f"2026-02-0{n + 1}")
+            path.write_text(entry(n + 1, f"walnut{n}", f"2026020{n + 1}"))
+            await caught_up(node)
+            assert [f"ep_2026020{n + 1}_{n + 1:08d}"] == await found(node, f"walnut{n}")
+            path.rename(path.with_name(f"renamed {n}.md"))
+            await caught_up(node)
+            assert [f"ep_2026020{n + 1}_{n + 1:08d}"] == await found(node, f"walnut{n}")
+            if n % 2:
+                path.with_name(f"renamed {n}.md").unlink()
+                await caught_up(node)
+                assert [] == await found(node, f"walnut{n}")
+        assert 4 == await live(node)
+
+
+async def test_W16_an_idle_root_costs_no_write(root: Path) -> None:
+    """Comparing an unchanged root again and again changes no byte of the ledger and opens no file."""
+    for n in range(9):
+        file(root, day=f"2026-03-0{n + 1}").write_text(entry(1, "quiet", f"2026030{n + 1}"))
+        old = time.time() - 60
+        os.utime(file(root, day=f"2026-03-0{n + 1}"), (old, old))
+    async with opened(root) as node:
+        before = await node.database.write(lambda connection: connection.total_changes)
+        for _ in range(5):
+            await caught_up(node)
+        assert before == await node.database.write(lambda connection: connection.total_changes)
+
+
+async def test_W18_unreadable_is_never_deleted(powerless: Path) -> None:
+    """A folder, then the root, loses its permissions and gets them back: not one entry goes."""
+    root = powerless
+    file(root).write_text(entry(1, "walnut"))
+    file(root, "ben").write_text(entry(1, "cherry"))
+    async with opened(root) as node:
+        for folder in (file(root).parent, root / "default_app"):
+            folder.chmod(0o000)
+            await node.cascade.reconcile("test")
+            await asyncio.sleep(2.5 / SPEED)
+            await node.cascade.reconcile("test")
+            status = node.cascade.status()
+            assert ["ep_20260302_00000001"] == await found(node, "walnut")
+            assert "unreadable" in {problem.kind for problem in status.problems}
+            folder.chmod(0o700)
+            await caught_up(node)
+        assert () == node.cascade.status().problems
+        assert 2 == await live(node)
+
+
+async def test_W19_what_was_acknowledged_survives_forced_rescans(root: Path) -> None:
+    """Appends while the root is compared without pause, then a restart: all are there, once."""
+    async with opened(root) as node:
+        tokens = [f"walnut{n}" for n in range(40)]
+
+        async def rescan() -> None:
+            while True:
+                await node.cascade.reconcile("forced")
+                await asyncio.sleep(0)
+
+        rescanning = asyncio.create_task(rescan())
+        for word in tokens:
+            await node.cascade.writer.append(
+                owner(), "episode", [writer.Draft(fields={}, sections=(("Content", word),))]
+            )
+        rescanning.cancel()
+        await caught_up(node)
+        assert 40 == await live(node)
+    async with opened(root) as node:
+        assert [1] * 40 == [len(await found(node, word)) for word in tokens]
+
+
+async def test_W21_all_files_gone_is_an_alarm_until_a_person_says_so(root: Path) -> None:
+    """An emptied root deletes nothing; files that come back clear the alarm; a rebuild accepts the disk."""
+    file(root).write_text(entry(1, "walnut"))
+    async with opened(root) as node:
+        data = file(root).read_bytes()
+        file(root).unlink()
+        await node.cascade.reconcile("test")
+        await asyncio.sleep(2.5 / SPEED)
+        assert "everosd rebuild" in node.cascade.status().alarm
+        assert ["ep_20260302_00000001"] == await found(node, "walnut")
+        file(root).write_bytes(data)
+        await caught_up(node)
+        assert "" == node.cascade.status().alarm
+        file(root).unlink()
+        await rebuild.rebuild(node.cascade)
+        assert [] == await found(node, "walnut")
+        assert ("", 0) == (node.cascade.status().alarm, node.cascade.status().files_indexed)
+
+
+async def test_W23_an_entry_edited_to_another_topic_is_found_by_the_new_one_only(root: Path) -> None:
+    """The old words stop finding it at the moment when the new ones do."""
+    file(root).write_text(entry(1, "about walnuts") + entry(2, "about pears"))
+    async with opened(root) as node:
+        file(root).write_text(entry(1, "about sailing") + entry(2, "about pears"))
+        await caught_up(node)
+        assert ([], ["ep_20260302_00000001"]) == (await found(node, "walnuts"), await found(node, "sailing"))
+
+
+async def test_W26_P12_one_bad_file_holds_up_no_other(powerless: Path) -> None:
+    """A file that cannot be read is counted, listed and tried again; the others are indexed."""
+    root = powerless
+    for n in range(20):
+        file(root, day=f"2026-03-{n + 1:02d}").write_text(entry(1, f"walnut{n}", f"202603{n + 1:02d}"))
+    file(root, day="2026-03-05").chmod(0o000)
+    settings = await asyncio.to_thread(config.load, root, {})
+    async with daemon.open_node(settings, FastClock()) as node:
+        async with asyncio.timeout(20):
+            while node.cascade.status().files_indexed < 19:
+                await asyncio.sleep(0.01)
+        status = node.cascade.status()
+        bad = f"default_app/default_project/users/mara/episodes/{file(root, day='2026-03-05').name}"
+        assert {bad} == {problem.path for problem in status.problems}
+        assert 1 == status.failed_retryable + status.failed_permanent
+        assert (20, 19) == (status.files_on_disk, status.files_indexed)
+        file(root, day="2026-03-05").chmod(0o600)
+        await caught_up(node)
+        assert ["ep_20260305_00000001"] == await found(node, "walnut4")
+        assert (0, ()) == (node.cascade.status().failed_retryable, node.cascade.status().problems)
+
+
+async def test_half_written_and_emptied_files_lose_nothing(root: Path) -> None:
+    """A file caught empty or cut while it is saved keeps its entries; what is cut for good goes after the grace."""
+    whole = entry(1, "walnut") + entry(2, "cherry")
+    file(root).write_text(whole)
+    async with opened(root) as node:
+        file(root).write_text("")
+        await node.cascade.reconcile("test")
+        await asyncio.sleep(0.1 / SPEED)
+        assert ["ep_20260302_00000002"] == await found(node, "cherry")
+        file(root).write_text(whole)
+        await caught_up(node)
+        file(root).write_text(entry(1, "walnut"))
+        await caught_up(node)
+        assert ([], ["ep_20260302_00000001"]) == (await found(node, "cherry"), await found(node, "walnut"))
+
+
+async def test_X15_an_index_that_cannot_be_written_catches_up_by_itself(powerless: Path) -> None:
+    """While the index folder is read-only changes wait and are counted; afterwards they are found, nobody helping."""
+    root = powerless
+    file(root).write_text(entry(1, "walnut"))
+    async with opened(root) as node:
+        folders = [folder for folder, _, _ in os.walk(root / ".index" / "text")]
+        for folder in folders:
+            Path(folder).chmod(0o500)
+        file(root).write_text(entry(1, "walnut") + entry(2, "cherry"))
+        await node.cascade.reconcile("test")
+        async with asyncio.timeout(20):
+            while node.cascade.status().projections["text"].state != "failing":
+                await asyncio.sleep(0.01)
+        assert node.cascade.status().pending > 0
+        for folder in folders:
+            Path(folder).chmod(0o700)
+        await caught_up(node)
+        assert ["ep_20260302_00000002"] == await found(node, "cherry")
+        assert "ok" == node.cascade.status().projections["text"].state
+        assert 2 == await live(node)
+
+
+async def test_X14_constant_edits_leave_no_more_than_a_fresh_index(root: Path) -> None:
+    """A hundred edits of one entry: the events are pruned and the index has one document."""
+    async with opened(root) as node:
+        for n in range(100):
+            file(root).write_text(entry(1, f"walnut{n}"))
+            node.cascade.mark([types.RelPath(file(root).relative_to(root).as_posix())])
+            await node.cascade.settled(20.0)
+        events = await node.database.write(
+            lambda connection: connection.execute("SELECT count(*) FROM events").fetchone()[0]
+        )
+        assert (1, 0) == (node.text.index.count(), events)
+        assert ["ep_20260302_00000001"] == await found(node, "walnut99")
+
+
+async def test_I09_a_new_owner_inherits_nothing(root: Path) -> None:
+    """Same day and ordinals for two users; one goes, a third comes: each finds its own entries only."""
+    file(root).write_text(entry(1, "walnut"))
+    file(root, "ben").write_text(entry(1, "cherry"))
+    async with opened(root) as node:
+        shutil.rmtree(file(root, "ben").parent.parent)
+        await caught_up(node)
+        file(root, "cleo").write_text(entry(1, "plum"))
+        await caught_up(node)
+        seen = [
+            await found(node, word, user) for user in ("mara", "ben", "cleo") for word in ("walnut", "cherry", "plum")
+        ]
+        only = ["ep_20260302_00000001"]
+        assert [only, [], [], [], [], [], [], [], only] == seen
+
+
+async def test_a_rebuild_that_was_cut_short_is_taken_up_again(root: Path) -> None:
+    """A rebuild that ends in the middle goes on at the next start, and searches are answered throughout."""
+    for n in range(30):
+        file(root, day=f"2026-03-{n + 1:02d}").write_text(entry(1, f"walnut{n}", f"202603{n + 1:02d}"))
+    async with opened(root) as node:
+        begun = asyncio.create_task(rebuild.rebuild(node.cascade))
+        await asyncio.sleep(0.01)
+        begun.cancel()
+        await asyncio.gather(begun, return_exceptions=True)
+        assert 1 == len(await found(node, "walnut7"))
+    async with opened(root) as node:
+        async with asyncio.timeout(20):
+            while await node.database.write(
+                lambda connection: connection.execute("SELECT 1 FROM meta WHERE key = 'rebuild'").fetchone()
+            ):
+                assert 1 == len(await found(node, "walnut7"))
+                await asyncio.sleep(0.01)
+        assert 30 == await live(node)
+
+
+async def test_C02_a_stale_buffer_saved_over_daemon_entries_gets_them_back(root: Path) -> None:
+    """A person saves a buffer loaded before the daemon wrote: their edit stands, and so does what the daemon wrote."""
+    async with opened(root) as node:
+        append = node.cascade.writer.append
+        await append(owner(), "episode", [writer.Draft(fields={}, sections=(("Content", "first"),))], date="2026-03-02")
+        await caught_up(node)
+        buffer = file(root).read_text()
+        await append(
+            owner(), "episode", [writer.Draft(fields={}, sections=(("Content", "second"),))], date="2026-03-02"
+        )
+        await caught_up(node)
+        file(root).write_text(buffer.replace("first", "edited"))
+        async with asyncio.timeout(20):
+            while "second" not in file(root).read_text():
+                await node.cascade.reconcile("test")
+                await asyncio.sleep(0.01)
+        await caught_up(node)
+        assert "edited" in file(root).read_text()
+        assert (1, 1, 0) == (
+            len(await found(node, "edited")),
+            len(await found(node, "second")),
+            len(await found(node, "first")),
+        )
+        assert "healed" in {problem.kind for problem in node.cascade.status().problems}
