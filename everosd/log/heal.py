@@ -117,11 +117,28 @@ def heal(saved: parse.Parsed, writes: Sequence[Write], known: Known | None = Non
     Returns:
         An empty healing when the stamp is current, missing or unreadable: then the person meant what is there.
     """
+    return merge(saved, unseen(saved, writes, known))
+
+
+def unseen(saved: parse.Parsed, writes: Sequence[Write], known: Known | None = None) -> Write:
+    """Return, as one write, what the daemon did after the version that a save was made on; see `heal`."""
     newer = sorted((write for write in writes if is_older(saved.stamp, write.stamp)), key=_order)
     since = fold(newer)
     if known is not None and is_older(saved.stamp, known.stamp) and not _reaches(newer, saved.stamp):
         since = _with_known(since, known, saved)
-    return merge(saved, since)
+    return since
+
+
+def over(older: Write, newer: Write) -> Write:
+    """Return both accounts of what happened as one; where both tell of an entry or a key, `newer` counts."""
+    told = newer.added.keys() | newer.updated.keys() | newer.removed.keys()
+    return msgspec.structs.replace(
+        newer,
+        added={key: raw for key, raw in older.added.items() if key not in told} | newer.added,
+        updated={key: each for key, each in older.updated.items() if key not in told} | newer.updated,
+        removed={key: raw for key, raw in older.removed.items() if key not in told} | newer.removed,
+        deprecated=older.deprecated | newer.deprecated,
+    )
 
 
 def _order(write: Write) -> dt.datetime:
@@ -130,7 +147,8 @@ def _order(write: Write) -> dt.datetime:
 
 def _reaches(newer: Iterable[Write], stamp: str) -> bool:
     """Tell whether the writes go back to the version that was saved, without a gap at their beginning."""
-    return any(not is_older(stamp, write.base_stamp) for write in newer)
+    # A write without a base began the file anew: what was there before it is not in the writes.
+    return any(write.base_stamp and not is_older(stamp, write.base_stamp) for write in newer)
 
 
 def _with_known(since: Write, known: Known, saved: parse.Parsed) -> Write:

@@ -36,6 +36,8 @@ Change = Callable[[entry.Entry], entry.Entry]
 _URGENT_AFTER_S = 2.0
 """Somebody who saves all the time must not keep the daemon from writing: then comparing alone has to do."""
 _GIVE_UP_AFTER_S = 60.0
+_DRAIN_S = 5.0
+"""The same while stopping."""
 _CONTENDED_AFTER_S = 3.0
 """A file that somebody changes faster than it can be replaced: new entries go to the next part, as with a broken one."""
 _CONTENDED_FOR_S = 5.0
@@ -252,6 +254,9 @@ class _Plan:
 
     def difference(self, stamp: str) -> healing.Write:
         """Describe what a late save does to the file, so that another editor's stale buffer cannot wipe it either."""
+        if self.verbatim is not None:
+            # What it wiped comes back when a person has mended it: nothing of that is to be on record as removed.
+            return healing.Write(stamp=stamp, base_stamp=stamp)
         before: healing.Version = ((), {}) if self.before is None else (self.before.entries, self.before.deprecated)
         kept = [self.replaced.get(key, each) for key, each in self.entries.items() if key not in self.removed]
         after = [msgspec.structs.replace(each, raw=_raw(each)) for each in (*kept, *self.appended)]
@@ -430,7 +435,7 @@ class Writer:
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._late_task is not None:
-            self._late_task.cancel()
+            # Not cancelled: it may have a save in its hands.
             await asyncio.gather(self._late_task, return_exceptions=True)
         if not self._is_closed:
             for save in await self._in_thread(lambda: self._watch.late_saves(is_final=True)):
@@ -519,7 +524,9 @@ class Writer:
             waited_s = now_s - job.asked_s
             if isinstance(job.what, _Append) and (is_contended or waited_s > _CONTENDED_AFTER_S):
                 elsewhere.append(job)
-            elif waited_s > _GIVE_UP_AFTER_S and (self._is_closing or not isinstance(job.what, _Late)):
+            elif waited_s > (_DRAIN_S if self._is_closing else _GIVE_UP_AFTER_S) and not (
+                isinstance(job.what, _Late) and not self._is_closing
+            ):
                 job.fail(
                     errors.WriteRefused(line.path, "somebody else keeps changing it", hint="close what writes to it")
                 )
@@ -551,7 +558,8 @@ class Writer:
             line.settled = found.identity
             return found.wait_s
         data, parsed = found
-        if parsed is None and line.was_there:
+        if not data and line.was_there:
+            # An editor that has emptied the file is about to write it; one that moved it away, to put a new one there.
             line.absent_since_s = line.absent_since_s or now_s
             if now_s - line.absent_since_s < _RETURN_WAIT_S:
                 return _ABSENT_PAUSE_S
@@ -809,7 +817,11 @@ class Writer:
             plan.stamps.append(current.stamp)
             before: healing.Version = ((), {}) if base is None else (base.entries, base.deprecated)
             since = healing.difference(before, (current.entries, current.deprecated))
-            await self._heal_by(line, plan, healing.merge(late, since))
+            # The base may be a file that the editor had emptied already; what it had loaded is older still.
+            writes = await self._journal.since(line.path, late.stamp)
+            unseen = healing.unseen(late, writes, await self._journal.known(line.path))
+            plan.stamps += [write.stamp for write in writes]
+            await self._heal_by(line, plan, healing.merge(late, healing.over(unseen, since)))
         plan.results.append((job, None))
         return plan
 
@@ -924,7 +936,7 @@ class Writer:
             self._late_task = loop.create_task(self._look_after_displaced(), name="log-displaced")
 
     async def _look_after_displaced(self) -> None:
-        while len(self._watch):
+        while len(self._watch) and not self._is_closing:
             await self._clock.sleep(_LATE_PAUSE_S)
             try:
                 saves = await self._in_thread(self._watch.late_saves)
