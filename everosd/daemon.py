@@ -408,7 +408,9 @@ class _Run:
         self._outcome: Outcome = "stopped"
         self._node: Node | None = None
         self._is_ready = False
-        self._progress: tuple[object, ...] = ()
+        self._moved: tuple[object, ...] = ()
+        self._moved_s = self._began_s
+        self._n_waiting = 0
         self._waiting: tuple[str, ...] = ()
         self._settings_error = ""
         self._turn = asyncio.Event()
@@ -539,25 +541,28 @@ class _Run:
         period_s = min(BEAT_S, (self._notifier.watchdog_s or BEAT_S * 3) / 3)
         while True:
             self._notifier.watchdog()
-            self._tell_progress()
+            self._follow()
             logs.sum_up(self._limiter)
             due_s = time.monotonic() + period_s
             await asyncio.sleep(period_s)
             if (late_s := time.monotonic() - due_s) > BLOCKED_S:
                 log.warning("event_loop_blocked", for_s=round(late_s, 3))
 
-    def _tell_progress(self) -> None:
-        """Ask for more time while a start moves on: a first read of a large root is not a failed start."""
-        if self._is_ready or not self._notifier.is_heard or self._stop.is_set():
-            return
+    def _follow(self) -> None:
+        """Note whether the work moves on; a start that does asks systemd for more time."""
         if self._node is None:
-            if self._age_s() < OPENING_S:
+            if self._notifier.is_heard and self._age_s() < OPENING_S:
                 self._notifier.extend(EXTEND_S)
             return
         now = self._node.cascade.status()
-        progress = (now.phase, now.done, now.lsn, now.files_indexed)
-        if progress != self._progress:
-            self._progress = progress
+        moved = (now.phase, now.done, now.lsn, now.pending, *(one.lsn for one in now.projections.values()))
+        is_waiting = now.pending > 0 and not now.alarm  # an alarm waits for a person
+        if moved == self._moved and is_waiting:
+            if (age_s := time.monotonic() - self._moved_s) > self._settings.daemon.stalled_after_s:
+                log.warning("stalled", for_s=round(age_s), pending=now.pending, reason="no progress")
+            return
+        self._moved, self._moved_s, self._n_waiting = moved, time.monotonic(), now.pending if is_waiting else 0
+        if self._notifier.is_heard and not self._is_ready and not self._stop.is_set():
             self._notifier.extend(EXTEND_S)
             self._notifier.status(f"reading {now.done} of {now.total} files")
 
@@ -603,6 +608,9 @@ class _Run:
         notices = []
         if self._node is not None and (reason := self._node.cascade.problems.ledger_error):
             notices.append(f"the ledger cannot be written, edits wait: {reason}")
+        age_s = time.monotonic() - self._moved_s
+        if self._n_waiting and age_s > self._settings.daemon.stalled_after_s:
+            notices.append(f"{self._n_waiting} changes wait and nothing has moved for {age_s:.0f} s")
         if self._settings_error:
             notices.append(f"the settings as saved are not in force: {self._settings_error}")
         if self._waiting:

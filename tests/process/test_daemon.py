@@ -86,11 +86,12 @@ def test_O01_health_answers_within_a_second_while_a_large_root_is_read(daemon: c
 
 def test_O02_locked_ledger_is_named_and_work_goes_on_when_it_is_free(daemon: conftest.Daemon, root: Path) -> None:
     """Somebody holds a transaction on the ledger: health says so, and the edit is found once it ends."""
-    daemon.start(env={"EVEROS_SQLITE__BUSY_TIMEOUT_MS": "100"})
+    daemon.start(env={"EVEROS_SQLITE__BUSY_TIMEOUT_MS": "100", "EVEROS_DAEMON__STALLED_AFTER_S": "0.5"})
     holder = sqlite3.connect(root / ".index" / "sqlite" / "system.db", isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     write_day(root, "2026-03-02", "A kestrel nests on the roof")
     conftest.wait_for(lambda: "locked by another program" in str(daemon.health().get("degraded")), "the reason")
+    conftest.wait_for(lambda: "nothing has moved for" in str(daemon.health().get("degraded")), "the stall")
     assert daemon.search("kestrel", "u_mara") == []
     holder.execute("ROLLBACK")
     holder.close()
