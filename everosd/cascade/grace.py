@@ -30,6 +30,7 @@ class Grace:
         self._files: dict[str, float] = {}
         self._entries: dict[str, dict[Identity, float]] = {}
         self._recent: list[tuple[float, int]] = []
+        self._next_look: dict[str, float] = {}
 
     def __len__(self) -> int:
         """Return how many paths wait."""
@@ -47,8 +48,12 @@ class Grace:
         """Note which entries of a file are gone; those of it not named are there again."""
         before = self._entries.pop(path, {})
         since = {identity: before.get(identity, now_s) for identity in missing}
+        self._next_look.pop(path, None)
         if since:
             self._entries[path] = since
+            # What stays withheld (its file is open for writing) is looked at once a second, not without pause.
+            ripe_s = min(since.values()) + GRACE_S
+            self._next_look[path] = ripe_s if ripe_s > now_s else now_s + GRACE_S
 
     def removable(self, path: str, now_s: float) -> frozenset[Identity]:
         """Return the entries of a file that have been gone for long enough."""
@@ -66,6 +71,7 @@ class Grace:
         """Drop everything noted of a path."""
         self._files.pop(path, None)
         self._entries.pop(path, None)
+        self._next_look.pop(path, None)
 
     def missing_files(self) -> tuple[str, ...]:
         """Return the absent files that wait."""
@@ -74,13 +80,13 @@ class Grace:
     def due(self, now_s: float) -> tuple[str, ...]:
         """Return the paths that may be decided now."""
         ripe = [path for path, since in self._files.items() if now_s - since >= GRACE_S]
-        ripe += [path for path, since in self._entries.items() if now_s - min(since.values()) >= GRACE_S]
+        ripe += [path for path, at in self._next_look.items() if now_s >= at]
         return tuple(dict.fromkeys(ripe))
 
     def next_due_s(self, now_s: float) -> float | None:
         """Return in how many seconds the next path may be decided, None when nothing waits."""
         ends = [since + GRACE_S for since in self._files.values()]
-        ends += [min(since.values()) + GRACE_S for since in self._entries.values()]
+        ends += self._next_look.values()
         return max(0.0, min(ends) - now_s) if ends else None
 
     def is_mass_deletion(self, gone: Mapping[str, int], *, n_files: int, n_entries: int, now_s: float) -> bool:

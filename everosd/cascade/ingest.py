@@ -169,6 +169,8 @@ class Ingest:
 
     def _removable(self, path: types.RelPath, read: reading.Reading, now_s: float) -> Collection[grace.Identity] | None:
         """Return which missing entries of a file are gone for certain; None: whatever is missing."""
+        if read.found.error and not read.found.entries:
+            return ()  # bytes that say nothing (UTF-16, half a save) are no deletion, however long they stay
         if self.is_accepting:
             return None
         if read.is_being_written and not self.grace.has_waited(path, now_s, OPEN_LIMIT_S):
@@ -181,7 +183,8 @@ class Ingest:
         found = read.found
         disk = scan.DiskFile(path=path, inode=found.inode, size=found.size, mtime_ns=found.mtime_ns)
         self._remember(disk, found.digest, len(found.entries) + len(outcome.withheld), began_us)
-        self.grace.miss_entries(path, outcome.withheld, now_s)
+        is_legible = found.entries or not found.error
+        self.grace.miss_entries(path, outcome.withheld if is_legible else (), now_s)
         if not heal.is_older(found.stamp, self._stamps.get(path, "")):
             self._stamps[path] = found.stamp
         self.lsn = max(self.lsn, outcome.lsn)

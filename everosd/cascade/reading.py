@@ -15,6 +15,9 @@ from everosd.log import file, layout, parse, swap, view
 from everosd.store import state
 from everosd.watch import scan
 
+MAX_WARNINGS = 50
+"""Per file; a person mends the first and sees the next."""
+
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """A file that was read."""
@@ -78,10 +81,16 @@ def to_state(parsed: parse.Parsed, disk: scan.DiskFile, timezone: zoneinfo.ZoneI
         entry_count=parsed.entry_count,
         entries=tuple(rows),
         deprecated=dict(parsed.deprecated),
-        warnings=tuple(warnings),
+        warnings=_most(warnings),
         error=parsed.error.reason if parsed.error else None,
         error_line=parsed.error.line if parsed.error else None,
     )
+
+
+def _most(warnings: list[state.Warning]) -> tuple[state.Warning, ...]:
+    left = len(warnings) - MAX_WARNINGS
+    more = (state.Warning(reason=f"and {left} more"),) if left > 0 else ()
+    return (*warnings[:MAX_WARNINGS], *more)
 
 
 def _entry_state(item: entries.Entry, record: view.Fields) -> state.EntryState:

@@ -105,7 +105,9 @@ def _compare(
         live = sqlite3.connect(live_path, isolation_level=None)
         try:
             unreadable = _fill(scratch, root, list(seen.files), timezone, progress)
-            return _report(live, scratch, len(seen.files), unreadable + [path for path, _ in seen.unreadable])
+            illegible = scratch.execute("SELECT path FROM files WHERE error IS NOT NULL AND n_entries = 0").fetchall()
+            unreadable += [path for (path,) in illegible] + [path for path, _ in seen.unreadable]
+            return _report(live, scratch, len(seen.files), unreadable)
         finally:
             scratch.close()
             live.close()

@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 import zoneinfo
+from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
@@ -29,6 +30,7 @@ _UNREADABLE = re.compile(r"[\ud800-\udfff]")
 _DATE = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])")
 _BLANK = re.compile(r"[ \t\r\n]*+")
 _RULES = re.compile(r"[-*_=\s]*+")
+_PARAGRAPH_END = re.compile(r"^ {0,3}(?P<fence>`{3,}|~{3,})[^\n]*$|^(?:[ \t]*+\r?\n)++", re.MULTILINE)
 _MAX_WARNINGS = 200
 """Enough for a person to mend at once, and for a file of nothing but mistakes not to fill the status."""
 _SINGLE_HEADING = re.compile(r"(?:\A|(?<=\n)) {0,3}##[ \t]+([^ \t\n][^\n]*)(?:\n|\Z)")
@@ -476,12 +478,39 @@ class _Reader:
         if not self.kind.takes_hand_text:
             self._warn(start, "text outside the entries of this file is not read")
             return
-        if (heading is None or heading.rest == "#") and _RULES.fullmatch(body):
+        if heading is not None:
+            if heading.rest != "#" or not _RULES.fullmatch(body):
+                self._hand(start, end, heading.text)
             return
-        title = "" if heading is None else heading.text
-        begin = start if heading is not None else self._text_start(start)
-        span = Span(start=begin, end=self._text_end(begin, end), has_open=False, has_close=False)
+        for begin, stop in self._paragraphs(start, end):
+            if not _RULES.fullmatch(self.text[begin:stop]):
+                self._hand(begin, stop, "")
+
+    def _hand(self, start: int, end: int, title: str) -> None:
+        """Take up one heading with its text, or one paragraph."""
+        span = Span(start=start, end=self._text_end(start, end), has_open=False, has_close=False)
         self._add(self.text[span.start : span.end], self._hand_id(title), span, "hand", self.kind.name)
+
+    def _paragraphs(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Return where the paragraphs of text without a heading start and end; a fence is part of one."""
+        begin = self._text_start(start)
+        fence_end = begin
+        unclosed: set[str] = set()  # so that a text of nothing but fences is not searched to its end for each
+        for gap in _PARAGRAPH_END.finditer(self.text, begin, end):
+            if gap["fence"] is not None:
+                if gap.start() >= fence_end and gap["fence"] not in unclosed:
+                    closer = re.compile(rf"^ {{0,3}}{gap['fence']}[`~]*[ \t]*\r?$", re.MULTILINE)
+                    close = closer.search(self.text, gap.end(), end)
+                    if close is None:
+                        unclosed.add(gap["fence"])
+                    else:
+                        fence_end = close.end()
+            elif gap.start() >= fence_end:
+                if gap.start() > begin:
+                    yield begin, gap.end()
+                begin = gap.end()
+        if begin < end:
+            yield begin, end
 
     def _hand_id(self, title: str) -> str:
         """Return the id of the next block with this heading, leaving out those that adopted blocks have."""

@@ -348,3 +348,35 @@ async def test_C02_a_stale_buffer_saved_over_daemon_entries_gets_them_back(root:
             len(await found(node, "first")),
         )
         assert "healed" in {problem.kind for problem in node.cascade.status().problems}
+
+
+async def test_bytes_that_say_nothing_are_no_deletion(root: Path) -> None:
+    """A file that turns into UTF-16 is reported, and its entries are found as they were until it can be read again."""
+    file(root).write_text(entry(1, "walnut"))
+    file(root, "ben").write_text(entry(1, "cherry"))
+    async with opened(root) as node:
+        file(root).write_bytes(entry(1, "walnut").encode("utf-16"))
+        await caught_up(node)
+        await asyncio.sleep(2.5 / SPEED)
+        await caught_up(node)
+        assert ["ep_20260302_00000001"] == await found(node, "walnut")
+        assert "error" in {problem.kind for problem in node.cascade.status().problems}
+        assert 1 == await live(node)
+        file(root).write_text(entry(1, "apricot"))
+        await caught_up(node)
+        assert ([], ["ep_20260302_00000001"]) == (await found(node, "walnut"), await found(node, "apricot"))
+
+
+async def test_a_slow_writer_in_place_takes_nothing_away(root: Path) -> None:
+    """While a program keeps a file open for writing, what is missing from it is held; once closed it goes."""
+    file(root).write_text(entry(1, "walnut") + entry(2, "cherry"))
+    async with opened(root) as node:
+        with file(root).open("w") as slow:
+            slow.write(entry(1, "walnut"))
+            slow.flush()
+            await node.cascade.reconcile("test")
+            await asyncio.sleep(4.0 / SPEED)
+            assert ["ep_20260302_00000002"] == await found(node, "cherry")
+        node.cascade.mark([types.RelPath(file(root).relative_to(root).as_posix())])
+        await caught_up(node)
+        assert [] == await found(node, "cherry")

@@ -551,3 +551,10 @@ def test_shipped_shapes_of_everos_read_clean() -> None:
         assert () == parsed.warnings
         assert parsed.error is None
         assert data == render.new_file(parsed.place, parsed.entries, stamp=parsed.stamp, deprecated=parsed.deprecated)
+
+
+def test_each_paragraph_outside_headings_is_an_entry() -> None:
+    """Blank lines part text without a heading, except inside a closed fence; rules are nothing."""
+    text = "one\nstill one\n\n```\ncode\n\nmore\n```\n\n---\n\ntwo\n\n## Heading\nthree\n\nstill three\n"
+    raws = [found.raw for found in read(text).entries]
+    assert ["one\nstill one", "```\ncode\n\nmore\n```", "two", "## Heading\nthree\n\nstill three"] == raws
