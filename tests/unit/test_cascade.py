@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -79,6 +79,13 @@ async def caught_up(node: daemon.Node) -> None:
     """Compare with the disk and wait until all of it is searchable."""
     await node.cascade.reconcile("test")
     await node.cascade.settled(20.0)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until something holds."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110  # of a status that is polled by others too
+            await asyncio.sleep(0.01)
 
 
 def file(root: Path, user: str = "mara", day: str = "2026-03-02") -> Path:
@@ -222,9 +229,7 @@ async def test_W26_P12_one_bad_file_holds_up_no_other(powerless: Path) -> None:
     file(root, day="2026-03-05").chmod(0o000)
     settings = await asyncio.to_thread(config.load, root, {})
     async with daemon.open_node(settings, FastClock()) as node:
-        async with asyncio.timeout(20):
-            while node.cascade.status().files_indexed < 19:
-                await asyncio.sleep(0.01)
+        await until(lambda: node.cascade.status().files_indexed == 19)
         status = node.cascade.status()
         bad = f"default_app/default_project/users/mara/episodes/{file(root, day='2026-03-05').name}"
         assert {bad} == {problem.path for problem in status.problems}
@@ -262,9 +267,7 @@ async def test_X15_an_index_that_cannot_be_written_catches_up_by_itself(powerles
             Path(folder).chmod(0o500)
         file(root).write_text(entry(1, "walnut") + entry(2, "cherry"))
         await node.cascade.reconcile("test")
-        async with asyncio.timeout(20):
-            while node.cascade.status().projections["text"].state != "failing":
-                await asyncio.sleep(0.01)
+        await until(lambda: node.cascade.status().projections["text"].state == "failing")
         assert node.cascade.status().pending > 0
         for folder in folders:
             Path(folder).chmod(0o700)
