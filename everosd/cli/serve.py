@@ -43,9 +43,9 @@ def run(root: str | None = None, host: str | None = None, port: int | None = Non
         RootError: there is no such root.
         ConfigError: the settings cannot be read.
     """
-    from everosd import daemon
+    from everosd import process
 
     where = config.root_path(root)
     root_folder.require(where)
     given = {"api.host": host, "api.port": port}
-    return daemon.serve(config.load(where, given={key: value for key, value in given.items() if value is not None}))
+    return process.serve(config.load(where, given={key: value for key, value in given.items() if value is not None}))

@@ -36,6 +36,6 @@ def test_only_what_is_spelled_out_in_full_skips_the_framework(
 
 def test_daemon_does_not_import_the_framework_of_commands() -> None:
     """What a start imports stays in memory for months."""
-    loaded = "import sys; from everosd.cli import serve, failure; from everosd import daemon; print(*sys.modules)"
+    loaded = "import sys; from everosd.cli import serve, failure; from everosd import process; print(*sys.modules)"
     names = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True).stdout.split()
     assert {"typer", "pydantic", "rich", "litestar"}.isdisjoint(names)

@@ -16,17 +16,17 @@ import msgspec
 import pytest
 import structlog
 
-from everosd import config, daemon, errors, lock, logs, notify
+from everosd import config, daemon, errors, lock, logs, notify, process
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[daemon._Run]:
+def run(tmp_path: Path) -> Iterator[process._Run]:
     """Return a run that has a lock and a port and a service manager at `tmp_path/notify`."""
     settings = config.load(tmp_path, {}, given={"api.port": 0})
     environ = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "60000"}
     handlers, level = logging.root.handlers[:], logging.root.level
-    with lock.acquire(tmp_path) as held, daemon._listen("127.0.0.1", 0) as listener:
-        yield daemon._Run(settings, held, listener, notify.Notifier(environ), logs.RepeatLimiter(60))
+    with lock.acquire(tmp_path) as held, process._listen("127.0.0.1", 0) as listener:
+        yield process._Run(settings, held, listener, notify.Notifier(environ), logs.RepeatLimiter(60))
     structlog.reset_defaults()
     logging.root.handlers[:] = handlers
     logging.root.setLevel(level)
@@ -75,10 +75,10 @@ def test_unit_file_gives_a_stop_more_time_than_the_daemon_takes(tmp_path: Path) 
 
 def test_listening_port_is_taken_for_everybody_else() -> None:
     """It listens, not only binds: a second daemon is refused at once."""
-    with daemon._listen("127.0.0.1", 0) as first:
+    with process._listen("127.0.0.1", 0) as first:
         port = first.getsockname()[1]
         with pytest.raises(errors.PortTaken) as refused:
-            daemon._listen("127.0.0.1", port)
+            process._listen("127.0.0.1", port)
         assert str(port) in str(refused.value)
         with socket.create_connection(("127.0.0.1", port), timeout=1):
             pass  # waits in the queue until somebody answers
@@ -88,11 +88,11 @@ def test_listening_port_is_taken_for_everybody_else() -> None:
 def test_address_of_another_machine_is_refused_with_its_name(host: str) -> None:
     """Neither a traceback nor another code."""
     with pytest.raises(errors.PortTaken, match=re.escape(host)):
-        daemon._listen(host, 0)
+        process._listen(host, 0)
 
 
 async def test_O11_blocked_loop_feeds_no_watchdog_and_is_reported(
-    run: daemon._Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: process._Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The sign of life comes from the loop itself: what blocks it silences it."""
     logs.set_up(msgspec.structs.replace(run._settings.log, format="json"))
@@ -109,7 +109,7 @@ async def test_O11_blocked_loop_feeds_no_watchdog_and_is_reported(
     assert [line["for_s"] > 0.5 for line in lines if line["event"] == "event_loop_blocked"] == [True]
 
 
-async def test_wrong_settings_are_named_until_they_are_mended(run: daemon._Run, tmp_path: Path) -> None:
+async def test_wrong_settings_are_named_until_they_are_mended(run: process._Run, tmp_path: Path) -> None:
     """Health shows the mistake as long as the file has it."""
     settings = tmp_path / config.FILE_NAME
     settings.write_text("[api]\nprot = 1\n")
@@ -136,7 +136,7 @@ async def test_error_of_ours_is_told_from_what_it_brought_down() -> None:
 
     with pytest.raises(ExceptionGroup) as group:
         await together()
-    assert str(daemon._cause(group.value)) == "no space left"
+    assert str(daemon.cause(group.value)) == "no space left"
 
 
 def _hold_up_the_loop(for_s: float) -> None:
