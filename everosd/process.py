@@ -37,10 +37,13 @@ OPENING_S = 900.0
 HTTP_DRAIN_S = 3
 """How long requests in flight may take once the daemon stops; the rest of the drain is for the indexes."""
 BACKLOG = 512
+MAX_DAMAGED = 3
+"""Damaged ledgers that one process sets aside; then the next start, or a person, has to look."""
 
 log = logs.logger(__name__)
 
-Outcome = Literal["stopped", "again"]
+Outcome = Literal["stopped", "replaced", "damaged"]
+"""Why a run ended: asked to; another folder stands where the root was; the ledger turned out to be damaged."""
 FileState = tuple[int, int, int] | None
 """Inode, size and mtime (ns) of the settings file."""
 
@@ -55,8 +58,10 @@ def serve(settings: config.Config) -> int:
     gc.disable()  # nothing of what a start imports and builds is garbage; looking for it takes a tenth of the start
     limiter = logs.set_up(settings.log)
     notifier = notify.Notifier()
+    n_damaged = 0
     try:
-        while _run(settings, notifier, limiter) == "again":
+        while (outcome := _run(settings, notifier, limiter, is_last=n_damaged >= MAX_DAMAGED)) != "stopped":
+            n_damaged += outcome == "damaged"
             settings = config.reread(settings)
     except Exception as error:  # noqa: BLE001  # the end of the line: whatever it is becomes a message and a code
         return _report(error)
@@ -82,8 +87,11 @@ def _leave_at_signals() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
-def _run(settings: config.Config, notifier: notify.Notifier, limiter: logs.RepeatLimiter) -> Outcome:
-    """Run once from lock to unlock. The port is taken before any work, so that a taken one is known at once."""
+def _run(settings: config.Config, notifier: notify.Notifier, limiter: logs.RepeatLimiter, *, is_last: bool) -> Outcome:
+    """Run once from lock to unlock. The port is taken before any work, so that a taken one is known at once.
+
+    A ledger that turns out to be damaged is set aside, unless this is the last attempt: the disk may be the cause.
+    """
     import uvloop
 
     from everosd.store import db
@@ -96,8 +104,10 @@ def _run(settings: config.Config, notifier: notify.Notifier, limiter: logs.Repea
         try:
             return runner.run(_Run(settings, held, listener, notifier, limiter).run())
         except db.DamagedStoreError as error:
+            if is_last:
+                raise
             daemon.set_ledger_aside(settings.root / daemon.INDEX_FOLDER / daemon.LEDGER, error)
-            return "again"
+            return "damaged"
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -316,7 +326,7 @@ class _Run:
             is_intact, file = await asyncio.to_thread(self._look)
             if not is_intact and not self._stop.is_set():
                 log.error("root_replaced", root=str(self._settings.root), reason="another folder stands in its place")
-                self._outcome = "again"
+                self._outcome = "replaced"
                 self._stop.set()
             if file != self._file_seen or self._is_reload_asked:
                 self._file_seen, self._is_reload_asked = file, False
