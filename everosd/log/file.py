@@ -268,13 +268,22 @@ def _sync_folder(folder: Path) -> None:
 _OWNER_READ_WRITE = 0o600
 
 
-def _check_writable(path: Path, mode: int) -> None:
-    """Refuse a file that is write-protected: a rename would get around its permissions."""
+def _is_ours_to_write(path: Path, found: os.stat_result) -> bool:
+    """Refuse a file that is write-protected: a rename would get around its permissions.
+
+    Returns:
+        False when the name stands for something else by now, which is no matter of permission.
+    """
     # The bits count for root too: who took them away does not want the file changed.
-    if mode & _OWNER_READ_WRITE != _OWNER_READ_WRITE or not os.access(
-        path, os.R_OK | os.W_OK, effective_ids=os.access in os.supports_effective_ids
-    ):
-        raise PermissionError(errno.EACCES, "the file is write-protected", str(path))
+    if found.st_mode & _OWNER_READ_WRITE == _OWNER_READ_WRITE:
+        is_effective = os.access in os.supports_effective_ids
+        for _ in range(3):
+            if os.access(path, os.R_OK | os.W_OK, effective_ids=is_effective):
+                return True
+            now = identify(path)
+            if now is None or now.inode != found.st_ino:
+                return False
+    raise PermissionError(errno.EACCES, "the file is write-protected", str(path))
 
 
 TEMPORARY = re.compile(
@@ -404,7 +413,8 @@ def replace(
             return Changed()
         try:
             found = os.fstat(descriptor)
-            _check_writable(path, stat.S_IMODE(found.st_mode))
+            if not _is_ours_to_write(path, found):
+                return Changed()
             step("opened")
             if not is_urgent:
                 busy = _busy(descriptor, found, settled)
@@ -635,7 +645,8 @@ def append(path: Path, data: bytes, *, step: Step = no_step) -> Appended | Chang
             return Changed()
         try:
             found = os.fstat(descriptor)
-            _check_writable(path, stat.S_IMODE(found.st_mode))
+            if not _is_ours_to_write(path, found):
+                return Changed()
             _lock(path, descriptor)
             size = os.fstat(descriptor).st_size
             if size and os.pread(descriptor, 1, size - 1) != b"\n":

@@ -54,6 +54,13 @@ def by_backup(path: Path, load: Callable[[], bytes], change: Callable[[bytes], b
     path.write_bytes(data)
 
 
+PACES = {
+    "human": ((0.0, 0.02, 0.3, 0.6), (0.0, 0.0, 0.1, 0.5)),
+    "brisk": ((0.0, 0.05, 0.1, 0.25), (0.0, 0.02)),
+    "frantic": ((0.0,), (0.0, 0.0, 0.01)),
+}
+"""Seconds between two saves, and between loading and saving."""
+
 EDITORS = {each.__name__: each for each in (by_rename, by_truncating, by_handle, by_backup)}
 
 
@@ -65,9 +72,10 @@ def with_note(note: str, data: bytes) -> bytes:
 class Person:
     """Adds one note after the other in an editor; sometimes the buffer is old by the time of the save."""
 
-    def __init__(self, path: Path, editors: tuple[str, ...]) -> None:
+    def __init__(self, path: Path, editors: tuple[str, ...], pace: str) -> None:
         """Sit down."""
         self.path, self.editors = path, editors
+        self._rests, self._thoughts = PACES[pace]
         self.notes: list[str] = []
         self.is_over = threading.Event()
         self.errors: list[Exception] = []
@@ -95,7 +103,7 @@ class Person:
                 self.errors.append(error)
                 return
             self.notes.append(note)
-            self.is_over.wait(self._random.choice((0.0, 0.02, 0.3, 0.6)))
+            self.is_over.wait(self._random.choice(self._rests))
 
     def _load(self) -> bytes:
         """Read the file and think for a while."""
@@ -103,7 +111,7 @@ class Person:
             data = self.path.read_bytes()
             if data.startswith(b"---\n"):
                 break
-        self.is_over.wait(self._random.choice((0.0, 0.0, 0.1, 0.5)))
+        self.is_over.wait(self._random.choice(self._thoughts))
         return data
 
 
@@ -114,8 +122,9 @@ class Person:
     [("by_rename", "by_backup"), ("by_truncating", "by_handle"), tuple(EDITORS)],
     ids=["rename", "in-place", "mixed"],
 )
+@pytest.mark.parametrize("pace", PACES)
 async def test_C02_no_edit_and_no_entry_is_lost_in_10000_concurrent_appends(
-    tmp_path: Path, editors: tuple[str, ...]
+    tmp_path: Path, editors: tuple[str, ...], pace: str
 ) -> None:
     """Every acknowledged entry and every saved note is in the file in the end, each once."""
     journal = memory_journal.MemoryJournal()
@@ -128,7 +137,7 @@ async def test_C02_no_edit_and_no_entry_is_lost_in_10000_concurrent_appends(
             ids.extend(await pen.append(unit.MARA, "episode", [unit.episode(f"{name}.{nth}")], date=unit.DAY))
 
     began_s = time.monotonic()
-    with Person(path, editors) as person:
+    with Person(path, editors, pace) as person:
         await asyncio.gather(*(caller(name) for name in range(CALLERS)))
     took_s = time.monotonic() - began_s
     assert person.errors == []
