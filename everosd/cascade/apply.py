@@ -71,6 +71,7 @@ class Cascade:
         self._tasks: asyncio.TaskGroup | None = None
         self._work = asyncio.Event()
         self._phase: status.Phase = "starting"
+        self._is_compared = False
         self._scan = scan.Scan()
         self._scanned_s = self._progressed_s = time.monotonic_s()
         self._scanning = asyncio.Lock()
@@ -160,8 +161,7 @@ class Cascade:
             if chunk:
                 await self._apply(chunk)
                 continue
-            if self._phase == "reconciling" and (self._ingest.alarm or not self._ingest.grace.missing_files()):
-                self._phase = "ready"
+            self._is_compared = bool(self._ingest.alarm) or not self._ingest.grace.missing_files()
             await clock.wait(self._work, self._next_due_s(), self._clock)
 
     async def _apply(self, chunk: tuple[types.RelPath, ...]) -> None:
@@ -177,7 +177,7 @@ class Cascade:
             raise  # the daemon ends; the next start sets the ledger aside and reads the Markdown again
         except errors.StoreError as error:
             if not self._ingest.problems.ledger_error:
-                await asyncio.to_thread(log.error, "ledger_write_failed", exc_info=error, n_paths=len(chunk))
+                log.error("ledger_write_failed", reason=str(error), n_paths=len(chunk))  # noqa: TRY400  # said in health too
             self._ingest.problems.ledger_failed(str(error))
             self._dirty.put_back()
             await self._clock.sleep(1.0)
@@ -230,6 +230,13 @@ class Cascade:
         behind = max((projection.status().behind for projection in self.projections), default=0)
         return paths + len(self._ingest.grace) + behind
 
+    def phase(self) -> status.Phase:
+        """Return where the daemon stands; ready once what was on disk at the start is searchable."""
+        is_serving = all(projection.is_caught_up() for projection in self.projections)
+        if self._phase == "reconciling" and self._is_compared and is_serving:
+            self._phase = "ready"
+        return self._phase
+
     def n_waiting(self) -> int:
         """Return how many paths are queued or in work, absences that wait for certainty not counted."""
         return len(self._dirty) + len(self._healing)
@@ -262,8 +269,9 @@ class Cascade:
         return n_adopted
 
     def is_settled(self) -> bool:
-        """Return whether everything noticed is searchable."""
-        return self._phase == "ready" and self.pending() == 0 and not any(p.is_behind() for p in self.projections)
+        """Return whether everything noticed is searchable; what an alarm holds back is not waited for."""
+        held = len(self._ingest.grace) if self._ingest.alarm else 0
+        return self.phase() == "ready" and self.pending() == held and not any(p.is_behind() for p in self.projections)
 
     async def settled(self, timeout_s: float = 60.0) -> None:
         """Wait until everything noticed is searchable.
@@ -289,7 +297,7 @@ class Cascade:
         done, total = self._dirty.progress()
         return status.Status(
             owners=self._ingest.n_owners(),
-            phase=self._phase,
+            phase=self.phase(),
             lsn=self._ingest.lsn,
             files_on_disk=len(known) - len(missing) + self._dirty.n_new(known),
             files_indexed=len(known),

@@ -112,6 +112,8 @@ class Ingest:
             elif not isinstance(look, scan.Absent):
                 self.problems.readable(path)
                 self.grace.found_file(path)
+        if not self.grace.missing_files():
+            self.alarm = ""
         await self._touch([look.disk for look in looks.values() if isinstance(look, reading.Unchanged)], began_us)
         readings = {path: look for path, look in looks.items() if isinstance(look, reading.Reading)}
         for path in [path for path, read in readings.items() if self._is_stale_save(path, read)]:

@@ -90,6 +90,8 @@ class Projection(Generic[I]):
             f"file:{read.uri(self._database.path)}?mode=ro", uri=True, isolation_level=None
         )
         found = checkpoint.load(self._connection, self.name)
+        if found is None:  # another ledger: what lies there was written under its keys
+            shutil.rmtree(self._folder, ignore_errors=True)
         at = found or self._fresh(1)
         self._index, is_new = self._opener(self._folder / str(at.generation))
         if is_new and found is not None:
@@ -129,6 +131,10 @@ class Projection(Generic[I]):
     def is_behind(self) -> bool:
         """Return whether the index lacks anything the ledger is known to hold."""
         return self._at.cursor is not None or self._at.lsn < self._lsn_seen or self._next is not None
+
+    def is_caught_up(self) -> bool:
+        """Return whether the index that answers has everything the ledger is known to hold."""
+        return self._at.cursor is None and self._at.lsn >= self._lsn_seen
 
     async def run(self) -> None:
         """Follow the ledger until cancelled."""

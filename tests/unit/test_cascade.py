@@ -383,3 +383,18 @@ async def test_a_slow_writer_in_place_takes_nothing_away(root: Path) -> None:
         node.cascade.mark([types.RelPath(file(root).relative_to(root).as_posix())])
         await caught_up(node)
         assert [] == await found(node, "cherry")
+
+
+async def test_a_lost_ledger_takes_its_index_along(root: Path) -> None:
+    """Only .index/sqlite is deleted: documents under the old ledger's numbers answer no search."""
+    for n in range(5):
+        file(root, day=f"2026-03-0{n + 1}").write_text(entry(1, f"walnut{n}", f"2026030{n + 1}"))
+    async with opened(root) as node:
+        file(root, day="2026-03-01").unlink()
+        await caught_up(node)
+    shutil.rmtree(root / ".index" / "sqlite")
+    async with opened(root) as node:
+        assert [[], *([f"ep_2026030{n + 1}_00000001"] for n in range(1, 5))] == [
+            await found(node, f"walnut{n}") for n in range(5)
+        ]
+        assert 4 == await live(node)
