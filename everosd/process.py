@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import gc
 import os
 import signal
@@ -40,6 +41,9 @@ BACKLOG = 512
 MAX_DAMAGED = 3
 """Damaged ledgers that one process sets aside; then the next start, or a person, has to look."""
 
+M_ARENA_MAX = -8
+"""`mallopt` parameter of glibc, malloc.h."""
+
 log = logs.logger(__name__)
 
 Outcome = Literal["stopped", "replaced", "damaged"]
@@ -55,6 +59,7 @@ def serve(settings: config.Config) -> int:
     """
     os.umask(daemon.PRIVATE)
     _leave_at_signals()
+    _share_arenas()
     gc.disable()  # nothing of what a start imports and builds is garbage; looking for it takes a tenth of the start
     limiter = logs.set_up(settings.log)
     notifier = notify.Notifier()
@@ -67,6 +72,13 @@ def serve(settings: config.Config) -> int:
         return _report(error)
     log.info("stopped")
     return daemon.OK
+
+
+def _share_arenas() -> None:
+    """Have glibc's malloc share two arenas: with one for each thread, thousands of commits leave 60 MB in holes."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(M_ARENA_MAX, 2)
 
 
 def _report(error: Exception) -> int:
