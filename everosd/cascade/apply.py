@@ -80,10 +80,11 @@ class Cascade:
 
     async def start(self) -> None:
         """Load what the ledger knows and queue everything that differs on disk. Searches may be answered meanwhile."""
-        self._phase = "reconciling"
         await self._ingest.load()
         self._wake_projections()
         await self.reconcile("start")
+        # Only now: while nothing is queued yet, an empty queue says nothing about the disk.
+        self._phase, self._is_compared = "reconciling", False
 
     async def run(self) -> None:
         """Run every loop until cancelled; a loop that fails takes the others down with it."""

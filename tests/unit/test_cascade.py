@@ -398,3 +398,21 @@ async def test_a_lost_ledger_takes_its_index_along(root: Path) -> None:
             await found(node, f"walnut{n}") for n in range(5)
         ]
         assert 4 == await live(node)
+
+
+async def test_ready_is_not_said_before_the_disk_was_compared(root: Path) -> None:
+    """From the first moment at which the daemon calls itself ready, what was on disk at its start is found."""
+    for n in range(20):
+        file(root, day=f"2026-03-{n + 1:02}").write_text(entry(1, "chestnut", f"202603{n + 1:02}"))
+    settings = await asyncio.to_thread(config.load, root, {})
+    async with daemon.open_parts(settings, FastClock()) as node:
+
+        async def when_ready() -> int:
+            while node.cascade.phase() != "ready":  # noqa: ASYNC110  # looks at every turn of the loop
+                await asyncio.sleep(0)
+            return node.text.index.count()
+
+        async with asyncio.TaskGroup() as tasks:
+            found_then = tasks.create_task(when_ready())
+            async with daemon.loops(node, is_watching=False):
+                assert 20 == await found_then
