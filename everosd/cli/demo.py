@@ -140,8 +140,7 @@ def _ready(root: Path, process: subprocess.Popen[bytes]) -> client.Client:
         if holder is not None and holder.pid == process.pid and holder.port is not None:
             asked = client.Client("127.0.0.1", holder.port, pid=holder.pid)
             with contextlib.suppress(client.Silent):  # it listens before it answers; if it ends, the loop says so
-                body = asked.call("GET", "/health").body
-                if body.get("ready") and not show.section(body, "cascade").get("pending"):
+                if asked.call("GET", "/health").body.get("ready"):
                     return asked
         time.sleep(0.01)
     reason = f"the daemon was not ready after {READY_TIMEOUT_S:.0f} s"
