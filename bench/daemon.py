@@ -34,13 +34,20 @@ class Client:
     def request(self, method: str, path: str, body: object = None) -> dict[str, object]:
         """Send one request and return the decoded answer; raises `Failed` on a status of 400 or more."""
         data = None if body is None else msgspec.json.encode(body)
-        self._connection.request(method, path, data, {"content-type": "application/json"} if data else {})
-        response = self._connection.getresponse()
+        try:
+            response = self._exchange(method, path, data)
+        except (ConnectionError, http.client.HTTPException):  # a connection that idled is closed by the other side
+            self._connection.close()
+            response = self._exchange(method, path, data)
         answer = response.read()
         if response.status >= http.HTTPStatus.BAD_REQUEST:
             msg = f"{method} {path}: {response.status} {answer[:300]!r}"
             raise Failed(msg)
         return msgspec.convert(self._decoder.decode(answer), dict[str, object])
+
+    def _exchange(self, method: str, path: str, data: bytes | None) -> http.client.HTTPResponse:
+        self._connection.request(method, path, data, {"content-type": "application/json"} if data else {})
+        return self._connection.getresponse()
 
     def health(self) -> dict[str, object]:
         """Return the answer of `/health`."""
