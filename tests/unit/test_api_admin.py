@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from everosd.api import admin
+from everosd.cascade import rebuild
 
 if TYPE_CHECKING:
     from tests.unit.conftest import Open
@@ -134,7 +135,7 @@ async def test_work_goes_on_when_who_asked_leaves(open_door: Open, monkeypatch: 
     """A broken connection does not stop a rebuild half-way; a second one meanwhile is told that one runs."""
     async with open_door({}) as door:
         slow = Slow()
-        monkeypatch.setattr(admin.rebuild, "rebuild", slow.rebuild)
+        monkeypatch.setattr(rebuild, "rebuild", slow.rebuild)
         asking = asyncio.ensure_future(door.client.post("/api/v1/admin/rebuild"))
         await slow.started.wait()
         asking.cancel()
@@ -162,7 +163,7 @@ async def test_work_that_fails_says_why_in_its_last_line(open_door: Open, monkey
         raise OSError(message)
 
     async with open_door({}) as door:
-        monkeypatch.setattr(admin.rebuild, "rebuild", failing)
+        monkeypatch.setattr(rebuild, "rebuild", failing)
         answer = await door.client.post("/api/v1/admin/rebuild")
 
     assert "INTERNAL_ERROR" == lines(answer.text)[-1]["error"]["code"]
@@ -173,7 +174,7 @@ async def test_a_stop_ends_the_stream_with_a_line(open_door: Open, monkeypatch: 
     """A daemon that stops cancels the work, waits for it, and whoever listens is told."""
     async with open_door({}) as door:
         slow = Slow()
-        monkeypatch.setattr(admin.rebuild, "rebuild", slow.rebuild)
+        monkeypatch.setattr(rebuild, "rebuild", slow.rebuild)
         async with door.app.lifespan():
             asking = asyncio.ensure_future(door.client.post("/api/v1/admin/rebuild"))
             await slow.started.wait()
