@@ -7,6 +7,7 @@ refused with the nearest known one; keys that EverOS knows and everosd does not 
 from __future__ import annotations
 
 import difflib
+import functools
 import ipaddress
 import os
 import re
@@ -215,6 +216,7 @@ def root_path(given: str | Path | None = None, environ: Mapping[str, str] = os.e
         raise errors.RootError(str(chosen), str(error), hint="name another folder with --root") from error
 
 
+@functools.cache
 def defaults(name: str = "default.toml") -> str:
     """Return the text of a shipped default file (`default.toml`, `default_ome.toml`)."""
     package = Path(__file__).parent
