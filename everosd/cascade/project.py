@@ -167,6 +167,11 @@ class Projection(Generic[I]):
         self._index, is_new = self._opener(self._folder / str(self._at.generation))
         if is_new:
             self._at = self._fresh(self._at.generation)
+        if self._next is not None:
+            index, at = self._next
+            index.close()
+            index, is_new = self._opener(self._folder / str(at.generation))
+            self._next = (index, self._fresh(at.generation, at.name) if is_new else at)
 
     async def _step(self) -> bool:
         """Take one batch into the index that answers, and one into its replacement; return whether there may be more."""
@@ -188,17 +193,22 @@ class Projection(Generic[I]):
                 index.commit()
             return batch
 
+        if at.cursor == 0:  # a crash must not leave the position of an index that is gone beside the one begun now
+            await self._save(at)
         batch = await self.in_thread(apply)
         if batch is None:
             return False
-        now_us = clock.to_us(self._clock.now())
-        await self._database.write(lambda connection: checkpoint.save(connection, batch.position, now_us))
+        await self._save(batch.position)
         if self._next is not None and at is self._next[1]:
             self._next = (index, batch.position)
         else:
             self._at = batch.position
         self._progressed_s = self._clock.monotonic_s()
         return not batch.is_last
+
+    async def _save(self, at: checkpoint.Checkpoint) -> None:
+        now_us = clock.to_us(self._clock.now())
+        await self._database.write(lambda connection: checkpoint.save(connection, at, now_us))
 
     def _fill(self, at: checkpoint.Checkpoint) -> _Batch:
         assert self._connection is not None  # noqa: S101  # opened first
@@ -241,8 +251,7 @@ class Projection(Generic[I]):
         if self._next is not None:
             return
         index, at = await self._begin()
-        now_us = clock.to_us(self._clock.now())
-        await self._database.write(lambda connection: checkpoint.save(connection, at, now_us))
+        await self._save(at)
         self._next = (index, at)
         self._wake.set()
 

@@ -47,56 +47,62 @@ def set_aside(folder: Path) -> Path:
     return target
 
 
-def check(folder: Path, known: int, parts: Iterable[Path]) -> None:
+def check(folder: Path, known: int, parts: Iterable[Path]) -> bool:
     """Look at the version and compare every file that the parts name with its checksum.
 
     Tantivy would fail, or answer nonsense, much later. 100 MB take about 0.1 s.
 
+    Returns:
+        Whether anything was ever committed there; False: it has to be filled.
+
     Raises:
         DerivedIndexError: something is missing, damaged or of another version.
     """
-    _check_version(folder, known)
-    for part in parts:
-        _check_files(part)
+    is_begun = _check_version(folder, known)
+    n_segments = sum(_check_files(part, is_begun=is_begun) for part in parts)
+    if n_segments and not is_begun:
+        raise errors.DerivedIndexError(NAME, f"{_SCHEMA_FILE} is missing")
+    return is_begun
 
 
-def _check_version(folder: Path, known: int) -> None:
+def _check_version(folder: Path, known: int) -> bool:
     try:
         found = json.loads((folder / _SCHEMA_FILE).read_bytes())
         version = found["schema"]
     except FileNotFoundError:
-        if folder.is_dir() and any(folder.iterdir()):
-            raise errors.DerivedIndexError(NAME, f"{_SCHEMA_FILE} is missing") from None
-        return
+        return False
     except (ValueError, TypeError, KeyError) as error:
         raise errors.DerivedIndexError(NAME, f"{_SCHEMA_FILE} is damaged") from error
     if version != known:
         raise errors.DerivedIndexError(NAME, f"it has schema {version}, this everosd writes {known}")
+    return True
 
 
 def write_version(folder: Path, known: int) -> None:
-    """Mark a new index as made; last, so that one cut off before it is set aside and made again."""
+    """Mark an index as begun, before its first commit: one without the mark holds nothing."""
     path = folder / _SCHEMA_FILE
     if not path.exists():
         path.write_text(json.dumps({"schema": known}))
         path.chmod(0o600)
 
 
-def _check_files(folder: Path) -> None:
+def _check_files(folder: Path, *, is_begun: bool) -> int:
+    """Return the number of segments of a part whose files are whole."""
     try:
         meta = json.loads((folder / "meta.json").read_bytes())
         segments = [(segment["segment_id"].replace("-", ""), segment["deletes"]) for segment in meta["segments"]]
         names = [f"{stem}.{suffix}" for stem, _ in segments for suffix in _SUFFIXES]
         names += [f"{stem}.{deletes['opstamp']}.del" for stem, deletes in segments if deletes]
     except FileNotFoundError:
-        if folder.is_dir() and any(folder.iterdir()):
+        if is_begun or (folder.is_dir() and any(folder.iterdir())):
             raise errors.DerivedIndexError(NAME, f"{folder.name}/meta.json is missing") from None
-        return
+        return 0
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise errors.DerivedIndexError(NAME, f"{folder.name}/meta.json is damaged") from error
     for name in names:
         if not _is_whole(folder / name):
             raise errors.DerivedIndexError(NAME, f"{folder.name}/{name} is missing or damaged")
+    return len(segments)
 
 
 def _is_whole(path: Path) -> bool:

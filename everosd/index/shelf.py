@@ -76,28 +76,28 @@ class Shelf:
         self.searcher = self._index.searcher()
         self._writer: tantivy.IndexWriter | None = None
         self._written: set[int] = set()  # keys since the last commit
-        self._is_dirty = False
+        self.is_dirty = False
 
     def replace(self, document: contract.Document) -> None:
         """Put a document in the place of the one with its key, if there is one."""
         self.remove(document.key)
         self._open_writer().add_document(_document(document))
         self._written.add(document.key)
-        self._is_dirty = True
+        self.is_dirty = True
 
     def remove(self, key: int) -> None:
         """Remove the key if it is there: an index that never saw it is left alone and needs no commit."""
         if key in self._written or self.searcher.doc_freq("key", key):
             self._open_writer().delete_documents_by_term("key", key)
-            self._is_dirty = True
+            self.is_dirty = True
 
     def commit(self) -> None:
         """Make what was written durable and visible, if anything was."""
-        if not self._is_dirty:
+        if not self.is_dirty:
             return
         self._open_writer().commit()
         self._written.clear()
-        self._is_dirty = False
+        self.is_dirty = False
         self._index.reload()
         self.searcher = self._index.searcher()
 
@@ -105,7 +105,7 @@ class Shelf:
         """Forget what was not committed; after one failure Tantivy's writer refuses everything."""
         self._writer = None
         self._written.clear()
-        self._is_dirty = False
+        self.is_dirty = False
 
     def keys(self) -> set[int]:
         """Return the keys of all documents."""

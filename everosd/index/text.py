@@ -54,10 +54,9 @@ class TextIndex:
         self._lock = threading.Lock()
         long, short = folder / "long", folder / "short"
         with intact.translated():
-            intact.check(folder, SCHEMA_VERSION, (long, short))
+            self.is_new = not intact.check(folder, SCHEMA_VERSION, (long, short))
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._long, self._short = shelf.Shelf(long), shelf.Shelf(short)
-            intact.write_version(folder, SCHEMA_VERSION)
 
     def write(self, documents: Iterable[contract.Document], removed: Iterable[types.EntryKey]) -> None:
         """Replace documents by key and remove keys; idempotent; visible and durable after `commit`."""
@@ -77,6 +76,8 @@ class TextIndex:
             IndexUnavailable: the disk refused; everything since the last commit has to be written again.
         """
         with self._lock, intact.translated(self._drop_writers):
+            if self._long.is_dirty or self._short.is_dirty:
+                intact.write_version(self.folder, SCHEMA_VERSION)
             self._long.commit()
             self._short.commit()
 
@@ -130,13 +131,14 @@ def open_or_set_aside(folder: Path) -> tuple[TextIndex, bool]:
     """Open the index; a damaged one is renamed to `<folder>.damaged-<n>` and an empty one put in its place.
 
     Returns:
-        The index, and whether it has to be filled again.
+        The index, and whether it has to be filled: it was damaged, missing, or never written to.
 
     Raises:
         IndexUnavailable: permission, lock or I/O: nothing was renamed or removed.
     """
     try:
-        return TextIndex(folder), False
+        index = TextIndex(folder)
     except errors.DerivedIndexError:
         intact.set_aside(folder)
-        return TextIndex(folder), True
+        index = TextIndex(folder)
+    return index, index.is_new
