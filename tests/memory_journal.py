@@ -7,7 +7,7 @@ from everosd.log import heal
 
 
 class MemoryJournal:
-    """Implements `writer.Journal`."""
+    """Implements `log.context.Journal`."""
 
     def __init__(self) -> None:
         """Start with nothing given and nothing written."""

@@ -63,7 +63,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """What tells it from other rows of its kind and owner, in the database and in the log alike."""
     order: tuple[str, int, int]
     """Time, then a rank between rows of one time, then the row's place in the database."""
-    draft: writer.Draft
+    draft: entries.Draft
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -291,7 +291,7 @@ def _message(owner: types.Owner, fields: dict[str, str], items: list[object], te
         kind="message",
         key=fields["message_id"],
         order=(fields["timestamp"], 0, number),
-        draft=writer.Draft(fields=written, sections=(("Text", text or "\n".join(texts)),)),
+        draft=entries.Draft(fields=written, sections=(("Text", text or "\n".join(texts)),)),
     )
 
 
@@ -372,7 +372,7 @@ def _cluster_row(owner: types.Owner, fields: dict[str, str], number: int) -> Row
         kind="cluster",
         key=_cluster_key(fields),
         order=(fields["timestamp"], rank, number),
-        draft=writer.Draft(fields=fields, sections=()),
+        draft=entries.Draft(fields=fields, sections=()),
     )
 
 

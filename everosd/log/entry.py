@@ -1,4 +1,4 @@
-"""One entry: what stands between two markers, or what a person wrote without any."""
+"""One entry: what stands between two markers, what a person wrote without any, or what is to be written."""
 
 from __future__ import annotations
 
@@ -35,3 +35,14 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """16 bytes of BLAKE2b over kind, id and `raw`: equal digests mean the same entry."""
     nth: int = 0
     """0 for the first entry with this id in the file, 1 for a second one, …"""
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry that is to be written and has no id yet."""
+
+    fields: dict[str, str] = {}
+    """Inline fields in the order in which they are written. Never mutated."""
+    sections: tuple[tuple[str, str], ...] = ()
+    """`(title, text)` in order, unescaped."""
+    preamble: str = ""
+    """Text before the first section."""

@@ -86,6 +86,48 @@ class Healing(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.restored or self.updated or self.removed or self.deprecated or self.undeprecated)
 
 
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What was put back into a file after a stale buffer was saved over it."""
+
+    restored: tuple[str, ...] = ()
+    """Ids of entries that were appended again."""
+    updated: tuple[str, ...] = ()
+    """Ids of entries that have the daemon's text again."""
+    removed: tuple[str, ...] = ()
+    deprecated: tuple[str, ...] = ()
+    """Ids whose key in `deprecated_entries` was set or removed again."""
+    conflicts: tuple[Conflict, ...] = ()
+    """Where both had changed something: the file has the person's text, `.lifecycle/` the daemon's."""
+
+    def __bool__(self) -> bool:
+        """Tell whether there was anything to do."""
+        return bool(self.restored or self.updated or self.removed or self.deprecated or self.conflicts)
+
+    def describe(self) -> str:
+        """Say what happened and what to do if it was not wanted."""
+        parts = []
+        if self.restored:
+            parts.append(
+                f"put back {_some(self.restored)}, which an editor had not loaded when it saved; if they were meant to"
+                " go (an older version was restored), reload the file and delete them again"
+            )
+        if self.updated or self.removed or self.deprecated:
+            parts.append(f"repeated the changes to {_some((*self.updated, *self.removed, *self.deprecated))}")
+        if self.conflicts:
+            ids = tuple(dict.fromkeys(each.entry_id for each in self.conflicts))
+            parts.append(f"kept your text of {_some(ids)}; what everosd had written is in .lifecycle/ as a conflict")
+        return "; ".join(parts)
+
+
+_N_NAMED = 5
+"""Ids that a report names; the rest are counted."""
+
+
+def _some(ids: Sequence[str]) -> str:
+    shown = ", ".join(ids[:_N_NAMED])
+    return shown if len(ids) <= _N_NAMED else f"{shown} and {len(ids) - _N_NAMED} more"
+
+
 def moment(stamp: str) -> dt.datetime | None:
     """Return the moment of a stamp; None where it is missing or was written by hand as something else."""
     try:

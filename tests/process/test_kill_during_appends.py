@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from everosd.log import writer
+from everosd.log import entry
 from tests.unit import test_writer as unit
 
 
@@ -24,7 +24,7 @@ def append_until_killed(root: Path, out: int) -> None:
             for nth in range(10_000):
                 ids = await node.append(f"{name}.{nth}")
                 rows = await node.writer.append(
-                    unit.SESSION, "message", [writer.Draft(sections=(("Text", "x"),))], date=unit.DAY
+                    unit.SESSION, "message", [entry.Draft(sections=(("Text", "x"),))], date=unit.DAY
                 )
                 os.write(out, f"{ids[0]} {rows[0]}\n".encode())
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from everosd import config, daemon, types
 from everosd.cascade import rebuild, verify
-from everosd.log import writer
+from everosd.log import entry
 from everosd.search import query
 
 T = TypeVar("T")
@@ -198,7 +198,7 @@ class Machine(stateful.RuleBasedStateMachine):
         """Have the daemon append entries; each that is acknowledged is on disk."""
         whose = types.Owner(app="default", project="default", type="user", id=owner)
         tokens = [self.token() for _ in range(count)]
-        drafts = [writer.Draft(fields={}, sections=(("Subject", word), ("Content", f"said {word}"))) for word in tokens]
+        drafts = [entry.Draft(fields={}, sections=(("Subject", word), ("Content", f"said {word}"))) for word in tokens]
         self.run(lambda: self.node.cascade.writer.append(whose, "episode", drafts, date=day))
         on_disk = "".join(path.read_bytes().decode("utf-8", "replace") for path in self.files())
         assert [word for word in tokens if word not in on_disk] == []

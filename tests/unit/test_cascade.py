@@ -13,10 +13,11 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+import structlog
 
 from everosd import config, daemon, types
 from everosd.cascade import rebuild, verify
-from everosd.log import writer
+from everosd.log import entry as entries
 from everosd.search import query
 
 NOBODY = 65534
@@ -50,8 +51,10 @@ def root(tmp_path: Path) -> Path:
 async def powerless() -> AsyncIterator[Path]:
     """A root of somebody whom permissions hold back (tests may run as root, whom they do not)."""
     made = Path(tempfile.mkdtemp(prefix="everosd-cascade-"))
-    async with opened(made):
-        pass  # imports everything while it can be read
+    async with opened(made) as node:  # imports everything while it can be read
+        await found(node, "walnut")
+        await live(node)
+        structlog.get_logger().info("imported", exc_info=OSError())
     is_powerful = os.geteuid() == 0
     if is_powerful:
         for folder, _, names in os.walk(made):
@@ -184,7 +187,7 @@ async def test_W19_what_was_acknowledged_survives_forced_rescans(root: Path) -> 
         rescanning = asyncio.create_task(rescan())
         for word in tokens:
             await node.cascade.writer.append(
-                owner(), "episode", [writer.Draft(fields={}, sections=(("Content", word),))]
+                owner(), "episode", [entries.Draft(fields={}, sections=(("Content", word),))]
             )
         rescanning.cancel()
         await caught_up(node)
@@ -331,11 +334,13 @@ async def test_C02_a_stale_buffer_saved_over_daemon_entries_gets_them_back(root:
     """A person saves a buffer loaded before the daemon wrote: their edit stands, and so does what the daemon wrote."""
     async with opened(root) as node:
         append = node.cascade.writer.append
-        await append(owner(), "episode", [writer.Draft(fields={}, sections=(("Content", "first"),))], date="2026-03-02")
+        await append(
+            owner(), "episode", [entries.Draft(fields={}, sections=(("Content", "first"),))], date="2026-03-02"
+        )
         await caught_up(node)
         buffer = file(root).read_text()
         await append(
-            owner(), "episode", [writer.Draft(fields={}, sections=(("Content", "second"),))], date="2026-03-02"
+            owner(), "episode", [entries.Draft(fields={}, sections=(("Content", "second"),))], date="2026-03-02"
         )
         await caught_up(node)
         file(root).write_text(buffer.replace("first", "edited"))

@@ -26,9 +26,9 @@ DAY = "2026-03-02"
 PATH = types.RelPath("default_app/default_project/users/u_mara/episodes/episode-2026-03-02.md")
 
 
-def episode(text: str) -> writer.Draft:
+def episode(text: str) -> entry.Draft:
     """Return an episode to write."""
-    return writer.Draft(
+    return entry.Draft(
         fields={"owner_id": "u_mara", "timestamp": "2026-03-02T10:00:00+00:00"},
         sections=(("Subject", text), ("Content", f"{text} at length")),
     )
@@ -131,7 +131,7 @@ async def test_Z08_everything_written_is_private(node: Node) -> None:
     try:
         await node.append("flat")
         await node.append("cat")
-        await node.writer.append(SESSION, "message", [writer.Draft(sections=(("Text", "hello"),))], date=DAY)
+        await node.writer.append(SESSION, "message", [entry.Draft(sections=(("Text", "hello"),))], date=DAY)
     finally:
         os.umask(before)
     modes = {path.is_dir(): path.stat().st_mode & 0o777 for path in node.root.rglob("*")}
@@ -230,7 +230,7 @@ async def test_what_is_not_there_is_not_found(node: Node) -> None:
 
 async def test_one_callers_impossible_entry_does_not_fail_the_others(node: Node) -> None:
     """Half a surrogate pair is made text; a field name that is none fails its caller alone, in files of both sorts."""
-    bad = (writer.Draft(sections=(("Subject", "\ud800"),)), writer.Draft(fields={"not a name": "x"}))
+    bad = (entry.Draft(sections=(("Subject", "\ud800"),)), entry.Draft(fields={"not a name": "x"}))
     for owner, kind in ((MARA, "episode"), (SESSION, "message")):
         results = await asyncio.gather(
             *(node.writer.append(owner, kind, [draft], date=DAY) for draft in (episode("fine"), *bad, episode("too"))),
@@ -485,7 +485,7 @@ async def test_rows_of_machine_logs_are_appended(node: Node) -> None:
     """The file grows at its end and is not replaced."""
 
     async def say(text: str) -> tuple[types.EntryId, ...]:
-        return await node.writer.append(SESSION, "message", [writer.Draft(sections=(("Text", text),))], date=DAY)
+        return await node.writer.append(SESSION, "message", [entry.Draft(sections=(("Text", text),))], date=DAY)
 
     path = node.writer.layout.path_for(SESSION, "message", DAY)
     assert await say("hello") == ("ms_20260302_00000001",)

@@ -1,0 +1,66 @@
+"""What every part of the writer works with: the root, the ledger's side, the clock and the threads for the disk."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import zoneinfo
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from everosd import clock as clocks
+from everosd import types
+from everosd.log import file, heal, layout, parse
+
+T = TypeVar("T")
+
+
+class Journal(Protocol):
+    """What the writer needs of the ledger: numbers already given, and a memory of its own writes."""
+
+    async def highest(self, owner: types.Owner, prefix: str, date: str) -> int:
+        """Return the highest number ever seen in ids of that owner, prefix and date (`YYYYMMDD`); 0 for none."""
+
+    async def planned(self, path: types.RelPath, write: heal.Write) -> int:
+        """Remember a write that is about to happen; return its number."""
+
+    async def landed(self, number: int) -> None:
+        """Remember that a planned write is in the file."""
+
+    async def dropped(self, number: int) -> None:
+        """Forget a planned write: it did not happen."""
+
+    async def since(self, path: types.RelPath, stamp: str) -> list[heal.Write]:
+        """Return the landed writes to a file whose stamp is later than `stamp`."""
+
+    async def known(self, path: types.RelPath) -> heal.Known | None:
+        """Return what the ledger last read in a file; None when it has not read it."""
+
+
+class Context:
+    """Shared by the parts of one writer; lives as long as it does."""
+
+    def __init__(
+        self,
+        places: layout.Layout,
+        journal: Journal,
+        clock: clocks.Clock,
+        timezone: zoneinfo.ZoneInfo,
+        step: file.Step,
+    ) -> None:
+        """Start the threads; `timezone` is `memory.timezone`, for `step` see `log.file`."""
+        self.layout, self.journal, self.clock, self.timezone, self.step = places, journal, clock, timezone, step
+        self.tmp = places.root / ".tmp"
+        self._pool = concurrent.futures.ThreadPoolExecutor(2, thread_name_prefix="log-writer")
+
+    async def in_thread(self, call: Callable[[], T]) -> T:
+        """Do what blocks beside the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, call)
+
+    def parse(self, path: types.RelPath, data: bytes, place: layout.Place) -> parse.Parsed:
+        """Read the bytes of a log file. Blocks while it computes."""
+        return parse.parse(path, data, place, timezone=self.timezone)
+
+    def close(self) -> None:
+        """Let go of the threads; what they do is finished."""
+        self._pool.shutdown(wait=False)

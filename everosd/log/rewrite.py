@@ -1,0 +1,200 @@
+"""Files that people edit: read, heal, apply what was asked, and replace exactly what was read.
+
+When somebody saved meanwhile nothing is replaced, and the next turn begins again.
+"""
+
+from __future__ import annotations
+
+import codecs
+import datetime as dt
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from everosd import errors, types
+from everosd.log import context as contexts
+from everosd.log import displaced, file, frontmatter, heal, job, numbering, parse, replacement, stale
+
+log = structlog.get_logger()
+
+_URGENT_AFTER_S = 2.0
+"""Somebody who saves all the time must not keep the daemon from writing: then comparing alone has to do."""
+_RETURN_WAIT_S = 1.0
+"""A file that was there and is not: an editor may be about to put its new version there."""
+_ABSENT_PAUSE_S = 0.05
+
+
+class Rewriter:
+    """Replaces the files of one writer. Lives on the event loop."""
+
+    def __init__(
+        self,
+        context: contexts.Context,
+        numbers: numbering.Numbering,
+        saves: stale.StaleSaves,
+        watch: displaced.Watch,
+    ) -> None:
+        """Take ids from `numbers`, heal by `saves`, and give what loses its name to `watch`."""
+        self._context, self._numbers, self._saves, self._watch = context, numbers, saves, watch
+        self._stamps: dict[types.RelPath, str] = {}
+
+    def newest_stamp(self, path: types.RelPath) -> str:
+        """Return the stamp of the last write of this process to a file; empty when there was none."""
+        return self._stamps.get(path, "")
+
+    async def turn(self, queue: job.Queue, absolute: Path, jobs: Sequence[job.Job]) -> parse.Warning | None:
+        """Try once; jobs that are not finished or failed afterwards wait for the next turn.
+
+        Returns:
+            Why the file cannot be rewritten; None otherwise.
+
+        Raises:
+            errors.WriteRefused: The disk is full, the file is protected, …: nothing was written.
+        """
+        now_s = self._context.clock.monotonic_s()
+        is_urgent = now_s - min(each.asked_s for each in jobs) > _URGENT_AFTER_S
+        is_light = all(isinstance(each.what, job.Append | job.Point) for each in jobs)
+        found = await self._context.in_thread(
+            lambda: self._load(queue, absolute, is_urgent=is_urgent, is_light=is_light)
+        )
+        if isinstance(found, file.Busy):
+            await self._wait(queue, found)
+            return None
+        data, parsed = found
+        if not data and queue.was_there:
+            # An editor that has emptied the file is about to write it; one that moved it away, to put a new one there.
+            queue.absent_since_s = queue.absent_since_s or now_s
+            if now_s - queue.absent_since_s < _RETURN_WAIT_S:
+                await self._context.clock.sleep(_ABSENT_PAUSE_S)
+                return None
+        else:
+            queue.absent_since_s = None
+        if parsed is not None and parsed.error is not None:
+            return parsed.error
+        plan = await self._plan(queue, parsed, jobs)
+        if plan.is_empty():
+            plan.finish()
+            return None
+        outcome = await self._replace(queue, absolute, data, plan, is_urgent=is_urgent)
+        if isinstance(outcome, file.Busy):
+            await self._wait(queue, outcome)
+        elif isinstance(outcome, file.Replaced):
+            plan.finish()
+        return None
+
+    async def _wait(self, queue: job.Queue, busy: file.Busy) -> None:
+        queue.settled = busy.identity
+        await self._context.clock.sleep(busy.wait_s)
+
+    def _load(
+        self, queue: job.Queue, absolute: Path, *, is_urgent: bool, is_light: bool
+    ) -> tuple[bytes | None, parse.Parsed | None] | file.Busy:
+        if not is_urgent:
+            busy = file.busy(absolute, queue.settled)
+            if busy is not None:
+                return busy
+        try:
+            data = file.read(absolute).data
+        except (FileNotFoundError, NotADirectoryError):
+            return None, None
+        except OSError as error:
+            raise file.refusal(absolute, error) from error
+        queue.was_there = True
+        if is_light and queue.is_plain and file.digest(data) == queue.digest:
+            return data, self._parse_head(queue, data)
+        return data, self._context.parse(queue.path, data, queue.place)
+
+    def _parse_head(self, queue: job.Queue, data: bytes) -> parse.Parsed:
+        """Read what an addition needs of a file that is as the daemon left it: everything but the entries."""
+        has_bom = data.startswith(codecs.BOM_UTF8)
+        text = data[len(codecs.BOM_UTF8) if has_bom else 0 :].decode("utf-8", "surrogateescape")
+        head = text[: frontmatter.read(text).end].encode("utf-8", "surrogateescape")
+        parsed = self._context.parse(queue.path, head, queue.place)
+        return msgspec.structs.replace(parsed, text=text, has_bom=has_bom, digest=queue.digest)
+
+    async def _plan(
+        self, queue: job.Queue, parsed: parse.Parsed | None, jobs: Sequence[job.Job]
+    ) -> replacement.Replacement:
+        if isinstance(jobs[0].what, job.Late):
+            plan = await self._saves.take_in(queue, parsed, jobs[0].what)
+            plan.results.append((jobs[0], None))
+            return plan
+        plan = replacement.Replacement(parsed)
+        known = next((each.what.known for each in jobs if isinstance(each.what, job.Heal)), None)
+        report = await self._saves.heal(queue, plan, known)
+        floors: dict[numbering.Slot, int] = {}
+        for each in jobs:
+            what = each.what
+            try:
+                if isinstance(what, job.Append):
+                    plan.appended += await self._numbers.entries(queue, parsed, what, floors)
+                    plan.results.append((each, what.ids))
+                elif isinstance(what, job.Heal):
+                    plan.results.append((each, report))
+                elif not isinstance(what, job.Late):
+                    plan.results.append((each, plan.apply(queue.path, what)))
+            except Exception as error:  # noqa: BLE001 - one caller's mistake is not that of those who wrote with it
+                each.fail(error)
+        return plan
+
+    async def _replace(
+        self, queue: job.Queue, absolute: Path, data: bytes | None, plan: replacement.Replacement, *, is_urgent: bool
+    ) -> file.Replaced | file.Changed | file.Busy:
+        stamp = self._next_stamp(queue.path, plan)
+        context = self._context
+
+        def prepare() -> tuple[bytes, heal.Write]:
+            return plan.render(queue.place, stamp), plan.write(stamp)
+
+        def perform() -> file.Replaced | file.Changed | file.Busy:
+            if data is None:
+                file.make_folder(absolute.parent)
+            outcome = file.replace(
+                absolute, data, new, context.tmp, settled=queue.settled, is_urgent=is_urgent, step=context.step
+            )
+            for each in outcome.displaced if not isinstance(outcome, file.Busy) else ():
+                self._watch.add(each)
+            return outcome
+
+        try:
+            new, write = await context.in_thread(prepare)
+        except ValueError:
+            if not plan.blame():
+                raise
+            return file.Changed()
+        number = await context.journal.planned(queue.path, write)
+        try:
+            outcome = await context.in_thread(perform)
+        except errors.WriteRefused:
+            await context.journal.dropped(number)
+            raise
+        if isinstance(outcome, file.Replaced):
+            queue.settled, queue.digest, queue.was_there = outcome.identity, file.digest(new), True
+            queue.is_plain = plan.leaves_plain_file()
+            self._stamps[queue.path] = stamp
+            await self._landed(queue.path, number)
+        else:
+            await context.journal.dropped(number)
+        return outcome
+
+    async def _landed(self, path: types.RelPath, number: int) -> None:
+        try:
+            await self._context.journal.landed(number)
+        except errors.StoreError as error:
+            # The entries are on disk: to refuse them now would have them written twice. At the next start the ledger
+            # finds out from the file whether the planned write is in it.
+            log.exception("write_not_recorded", path=path, reason=str(error))
+
+    def _next_stamp(self, path: types.RelPath, plan: replacement.Replacement) -> str:
+        """Return a stamp later than every one that the file has had, as far as anybody knows."""
+        floors = [heal.moment(each) for each in (self.newest_stamp(path), *plan.stamps)]
+        latest = max((each for each in floors if each is not None), default=None)
+        now = self._context.clock.now()
+        if latest is not None and latest >= now:
+            try:
+                now = latest.astimezone(dt.UTC) + dt.timedelta(microseconds=1)
+            except OverflowError:
+                log.warning("stamp_in_the_far_future", path=path, stamp=latest.isoformat())
+        return now.astimezone(dt.UTC).isoformat(timespec="microseconds")

@@ -1,0 +1,102 @@
+"""Files that only machines write: appended to, one write and one fsync for all that waits."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import cast
+
+from everosd import errors
+from everosd.log import context as contexts
+from everosd.log import entry, file, job, numbering, parse, render, replacement
+
+
+class Rows:
+    """Appends rows to the files of one writer. Lives on the event loop."""
+
+    def __init__(self, context: contexts.Context, numbers: numbering.Numbering) -> None:
+        """Take ids from `numbers`."""
+        self._context, self._numbers = context, numbers
+
+    async def turn(self, queue: job.Queue, absolute: Path, jobs: Sequence[job.Job]) -> parse.Warning | None:
+        """Write what was asked for; jobs that are not finished or failed afterwards wait for the next turn.
+
+        Returns:
+            Why nothing can be appended to the file; None otherwise.
+
+        Raises:
+            errors.WriteRefused: The disk is full, the file is protected, …: nothing was written.
+        """
+        appends = []
+        for each in jobs:
+            if isinstance(each.what, job.Append):
+                appends.append((each, each.what))
+            else:
+                each.fail(errors.WriteRefused(queue.path, "is only appended to"))
+        if not appends:
+            return None
+        is_there, parsed = await self._context.in_thread(lambda: self._load(queue, absolute))
+        if parsed is not None and parsed.error is not None:
+            return parsed.error
+        floors: dict[numbering.Slot, int] = {}
+        made = []
+        for each, what in appends:
+            made.append((each, await self._numbers.entries(queue, parsed, what, floors)))
+        good, rows = await self._context.in_thread(lambda: _encodable(made))
+        if not rows:
+            # Those who asked have been told, on the loop's next turn.
+            await asyncio.sleep(0)
+            return None
+        outcome = await self._context.in_thread(lambda: self._write(queue, absolute, rows, is_there=is_there))
+        queue.settled = None
+        if not isinstance(outcome, file.Changed):
+            queue.settled = outcome.identity
+            for each in good:
+                each.finish(cast("job.Append", each.what).ids)
+        return None
+
+    def _load(self, queue: job.Queue, absolute: Path) -> tuple[bool, parse.Parsed | None]:
+        """Read the file, unless it is as the daemon left it; cut what a crash left half-written."""
+        identity = file.identify(absolute)
+        if identity is None:
+            return False, None
+        if identity == queue.settled:
+            return True, None
+        file.cut_torn_tail(absolute, self._context.tmp)
+        try:
+            data = file.read(absolute).data
+        except OSError as error:
+            raise file.refusal(absolute, error) from error
+        parsed = self._context.parse(queue.path, data, queue.place)
+        queue.newline = parsed.newline
+        return True, parsed
+
+    def _write(
+        self, queue: job.Queue, absolute: Path, rows: Sequence[entry.Entry], *, is_there: bool
+    ) -> file.Appended | file.Replaced | file.Changed:
+        if is_there:
+            text = "".join(render.entry_text(each, queue.newline) for each in rows)
+            return file.append(absolute, text.encode("utf-8", "surrogatepass"), step=self._context.step)
+        file.make_folder(absolute.parent)
+        stamp = self._context.clock.now().astimezone(dt.UTC).isoformat(timespec="microseconds")
+        new = render.new_file(queue.place, rows, stamp=stamp)
+        outcome = file.replace(absolute, None, new, self._context.tmp, step=self._context.step)
+        return cast("file.Replaced | file.Changed", outcome)
+
+
+def _encodable(made: Iterable[tuple[job.Job, list[entry.Entry]]]) -> tuple[list[job.Job], list[entry.Entry]]:
+    """Return what can be written; fail those callers whose entries cannot. Runs in a thread."""
+    good: list[job.Job] = []
+    rows: list[entry.Entry] = []
+    for asked, entries in made:
+        try:
+            for each in entries:
+                replacement.raw(each).encode()
+        except ValueError as error:
+            asked.future.get_loop().call_soon_threadsafe(asked.fail, error)
+        else:
+            good.append(asked)
+            rows += entries
+    return good, rows

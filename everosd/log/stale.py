@@ -1,0 +1,103 @@
+"""Saves made on an older copy, brought together with what the daemon has written since.
+
+`log.heal` computes what has to be done; here it is found out against what, and the daemon's side of a conflict goes to
+`.lifecycle/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from everosd import types
+from everosd.log import context as contexts
+from everosd.log import entry, job, parse, replacement
+from everosd.log import heal as healing
+
+Append = Callable[[types.Owner, str, Sequence[entry.Draft]], Awaitable[object]]
+
+
+class StaleSaves:
+    """Heals the files of one writer. Lives on the event loop."""
+
+    def __init__(self, context: contexts.Context, append: Append) -> None:
+        """Report conflicts by `append`, which returns once they are on disk."""
+        self._context = context
+        self._append = append
+
+    async def heal(
+        self, queue: job.Queue, plan: replacement.Replacement, known: healing.Known | None
+    ) -> healing.Report:
+        """Find out whether the file was saved from a stale buffer, and plan what puts it right."""
+        parsed = plan.parsed
+        if parsed is None or not parsed.stamp or parsed.digest == queue.digest:
+            return healing.Report()
+        journal = self._context.journal
+        writes = await journal.since(queue.path, parsed.stamp)
+        if known is None:
+            known = await journal.known(queue.path)
+        merged = healing.heal(parsed, writes, known)
+        plan.stamps += [write.stamp for write in writes]
+        if known is not None:
+            plan.stamps.append(known.stamp)
+        await self._merge(queue, plan, merged)
+        return healing.Report(
+            restored=tuple(merged.restored),
+            updated=tuple(merged.updated),
+            removed=merged.removed,
+            deprecated=(*merged.deprecated, *merged.undeprecated),
+            conflicts=merged.conflicts,
+        )
+
+    async def take_in(self, queue: job.Queue, current: parse.Parsed | None, what: job.Late) -> replacement.Replacement:
+        """Plan how a save into a displaced file gets into the present one: as if both had been made at once."""
+        save = what.save
+
+        def read(data: bytes) -> parse.Parsed:
+            return self._context.parse(queue.path, data, queue.place)
+
+        def read_both() -> tuple[parse.Parsed, parse.Parsed | None]:
+            return read(save.data), None if save.base is None else read(save.base)
+
+        if what.parsed is None:
+            what.parsed = await self._context.in_thread(read_both)
+        late, base = what.parsed
+        plan = replacement.Replacement(late)
+        plan.is_late, plan.before = True, current
+        if late.error is not None:
+            plan.verbatim = save.data
+        elif current is not None:
+            plan.stamps.append(current.stamp)
+            before: healing.Version = ((), {}) if base is None else (base.entries, base.deprecated)
+            since = healing.difference(before, (current.entries, current.deprecated))
+            # The base may be a file that the editor had emptied already; what it had loaded is older still.
+            writes = await self._context.journal.since(queue.path, late.stamp)
+            unseen = healing.unseen(late, writes, await self._context.journal.known(queue.path))
+            plan.stamps += [write.stamp for write in writes]
+            await self._merge(queue, plan, healing.merge(late, healing.over(unseen, since)))
+        return plan
+
+    async def _merge(self, queue: job.Queue, plan: replacement.Replacement, merged: healing.Healing) -> None:
+        # The daemon's side of a conflict is in the log before the file loses its last trace.
+        await self._report(queue, merged.conflicts)
+        plan.heal(queue.place.kind, merged)
+
+    async def _report(self, queue: job.Queue, conflicts: Sequence[healing.Conflict]) -> None:
+        new = [each for each in conflicts if (each.entry_id, each.daemon_text) not in queue.disputed]
+        if not new:
+            return
+        now = self._context.clock.now().isoformat()
+        drafts = [
+            entry.Draft(
+                fields={
+                    "timestamp": now,
+                    "action": "conflict",
+                    "target": each.entry_id,
+                    **({"field": "deprecated_by", "value": each.daemon_text} if each.is_key else {}),
+                    "reason": "a person and everosd changed it at the same time; the person's version is in the file",
+                },
+                sections=() if each.is_key else (("Before", each.daemon_text),),
+            )
+            for each in new
+        ]
+        await self._append(queue.place.owner, "lifecycle", drafts)
+        queue.disputed.update((each.entry_id, each.daemon_text) for each in new)
