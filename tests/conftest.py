@@ -11,11 +11,15 @@ from pathlib import Path
 import blockbuster
 import hypothesis
 import pytest
+import structlog
 
 TESTS = Path(__file__).parent
 UNIT = TESTS / "unit"
 SLOWEST_STEP_S = 1.0
 """A step of the event loop that takes longer is blocking work; far above what a busy machine does to a fair one."""
+
+# structlog's own default draws tracebacks with rich, which imports and reads sources while it does.
+structlog.configure(processors=[structlog.processors.format_exc_info, structlog.processors.KeyValueRenderer()])
 
 hypothesis.settings.register_profile("default", deadline=None, max_examples=100)
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=20)
