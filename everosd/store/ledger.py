@@ -76,6 +76,7 @@ def _apply(
     outcome = state.Outcome(files_delta=_upsert_file(connection, file, now_us))
     before = _known(connection, file.path)
     scope = (file.owner.app, file.owner.project, file.owner.type, file.owner.id)
+    shadowed = {known.key for known in before.values() if known.is_shadowed}
     inserts, updates, moves, touched = [], [], [], []
     for position, entry in enumerate(file.entries):
         values = tuple(getattr(entry, name) for name in _COLUMNS)
@@ -104,7 +105,8 @@ def _apply(
     outcome.removed = len(gone)
     touched += _replace_deprecations(connection, file.path, scope, file.deprecated)
     shadow = standing.settle(connection, order, file.owner, touched)
-    outcome.is_shadow_changed = shadow.is_changed
+    told = (*(known.key for known in gone.values()), *(row[-1] for row in moves), *(row[-1] for row in updates))
+    outcome.is_shadow_changed = shadow.is_changed or not shadowed.isdisjoint(told)
     outcome.entries_delta = len(inserts) - len(gone)
     _raise_sequences(connection, scope, file)
     outcome.lsn = order.lsn

@@ -73,5 +73,6 @@ class Outcome(msgspec.Struct, kw_only=True):
     entries_delta: int = 0
     """Change in the number of live entries."""
     is_shadow_changed: bool = False
+    """What is to be told of duplicate ids is another thing than before."""
     lsn: int = 0
     """Highest LSN after the transaction."""

@@ -24,7 +24,9 @@ def connection(tmp_path: pathlib.Path) -> Iterator[sqlite3.Connection]:
     made.close()
 
 
-def entry(entry_id: str, text: str = "text", *, nth: int = 0, line: int = 1, status: str = "active") -> state.EntryState:
+def entry(
+    entry_id: str, text: str = "text", *, nth: int = 0, line: int = 1, status: str = "active"
+) -> state.EntryState:
     """One entry."""
     return state.EntryState(
         entry_id=entry_id,
@@ -47,7 +49,11 @@ def entry(entry_id: str, text: str = "text", *, nth: int = 0, line: int = 1, sta
 
 
 def file(
-    path: str, *entries: state.EntryState, deprecated: dict[str, str] | None = None, date: str = "20260302", count: int = 0
+    path: str,
+    *entries: state.EntryState,
+    deprecated: dict[str, str] | None = None,
+    date: str = "20260302",
+    count: int = 0,
 ) -> state.FileState:
     """One file."""
     return state.FileState(
@@ -214,3 +220,16 @@ def test_owners_do_not_share_ids(connection: sqlite3.Connection) -> None:
     )
     assert 3 == connection.execute("SELECT count(*) FROM entries WHERE is_shadowed = 0").fetchone()[0]
     assert "active" == connection.execute("SELECT status FROM entries WHERE path = 'a.md'").fetchone()[0]
+
+
+def test_I05_a_duplicate_that_is_mended_or_moves_is_told_anew(connection: sqlite3.Connection) -> None:
+    """The copy that does not count changes its line, then goes: both times what is reported has to be read again."""
+    name = "ep_20260302_00000001"
+    twice = [entry(name), entry(name, "copy", nth=1, line=9)]
+    assert apply(connection, file("a.md", *twice))["a.md"].is_shadow_changed
+    moved = [twice[0], entry(name, "copy", nth=1, line=12)]
+    assert apply(connection, file("a.md", *moved))["a.md"].is_shadow_changed
+    assert [("a.md", 12, name, "a.md")] == standing.duplicates(connection)
+    assert apply(connection, file("a.md", twice[0]), removable=None)["a.md"].is_shadow_changed
+    assert [] == standing.duplicates(connection)
+    assert not apply(connection, file("a.md", twice[0]))["a.md"].is_shadow_changed
