@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import pathlib
 import zoneinfo
 
@@ -57,7 +56,11 @@ def read(root: pathlib.Path, path: types.RelPath, timezone: zoneinfo.ZoneInfo, k
     if known_digest is not None and file.digest(held.data) == known_digest:
         return Unchanged(disk=disk)
     parsed = parse.parse(path, held.data, place, timezone=timezone)
-    return Reading(found=to_state(parsed, disk, timezone), parsed=parsed, is_being_written=_is_held(root / path))
+    return Reading(
+        found=to_state(parsed, disk, timezone),
+        parsed=parsed,
+        is_being_written=bool(swap.is_open_for_writing(root / path)),
+    )
 
 
 def to_state(parsed: parse.Parsed, disk: scan.DiskFile, timezone: zoneinfo.ZoneInfo) -> state.FileState:
@@ -118,15 +121,3 @@ def _digest(item: entries.Entry, record: view.Fields) -> bytes:
     """Return what tells this entry from another state of it: its text, and what its file and place say of it."""
     said = msgspec.msgpack.encode(msgspec.structs.replace(record, warnings=()))
     return hashlib.blake2b(item.digest + said, digest_size=16).digest()
-
-
-def _is_held(path: pathlib.Path) -> bool:
-    """Return whether another program has the file open for writing, False where the kernel cannot tell."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        return bool(swap.is_held_for_writing(descriptor))
-    finally:
-        os.close(descriptor)

@@ -32,6 +32,23 @@ _MAX_BYTES = 256 << 20
 """What displaced files may take on the disk together; beyond it the oldest are read once more and let go."""
 
 
+class Displaced(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that lost its name to ours; an editor may still write to it."""
+
+    path: Path
+    """The name it had."""
+    now_at: Path
+    """Where it is now."""
+    digest: bytes
+    """`file.digest` of what it held."""
+    size: int
+    """In bytes."""
+    is_closed: bool
+    """True when it is certain that nobody had it open for writing."""
+    base: bytes | None
+    """What it held, where somebody may still write to it; None where `is_closed`."""
+
+
 class LateSave(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody saved into a file that had lost its name already."""
 
@@ -47,7 +64,7 @@ class LateSave(msgspec.Struct, frozen=True, kw_only=True):
 class _Watched:
     """One displaced file and what is known of it."""
 
-    def __init__(self, displaced: file.Displaced, since_s: float) -> None:
+    def __init__(self, displaced: Displaced, since_s: float) -> None:
         self.displaced = displaced
         self.until_s = since_s + (CLOSED_KEEP_S if displaced.is_closed else KEEP_S)
         self.digest = displaced.digest
@@ -71,7 +88,7 @@ class Watch:
         """Return how many files are being watched."""
         return len(self._watched)
 
-    def add(self, displaced: file.Displaced) -> None:
+    def add(self, displaced: Displaced) -> None:
         """Watch one more."""
         with self._lock:
             self._watched.append(_Watched(displaced, self._monotonic_s()))
@@ -120,7 +137,9 @@ class Watch:
         if save is not None:
             # Whoever saved once may save again.
             watched.until_s = now_s + KEEP_S
-        elif is_due and not (is_final and not watched.displaced.is_closed and _is_held(at)):
+        elif is_due and not (
+            is_final and not watched.displaced.is_closed and swap.is_open_for_writing(at) is not False
+        ):
             self._let_go(watched)
         return save
 
@@ -143,18 +162,49 @@ class Watch:
         with contextlib.suppress(OSError):
             watched.displaced.now_at.unlink()
         with contextlib.suppress(OSError):
-            file.origin_of(watched.displaced.now_at).unlink()
+            origin_of(watched.displaced.now_at).unlink()
 
 
-def _is_held(path: Path) -> bool:
+def displace(path: Path, now_at: Path, tmp_dir: Path, held: bytes) -> Displaced:
+    """Move a file that lost its name to `.tmp/`, and find out whether anybody can still write to it.
+
+    Args:
+        path: The name it had.
+        now_at: The name it has.
+        tmp_dir: Where to move it; made when missing. It stays where it is if that is another file system.
+        held: What it held when it lost its name.
+    """
+    is_closed = swap.is_open_for_writing(now_at) is False
+    kept = tmp_dir / f"{secrets.token_hex(8)}.{file.digest(held)[:8].hex()}.displaced"
+    with contextlib.suppress(OSError):
+        tmp_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        now_at.rename(kept)
+        now_at = kept
+    if not is_closed:
+        # What an editor saves into it after a crash of ours is a save all the same: the next start must know for what.
+        with contextlib.suppress(OSError):
+            origin_of(kept).write_bytes(os.fsencode(os.path.relpath(path, tmp_dir.parent)))
+    return Displaced(
+        path=path,
+        now_at=now_at,
+        digest=file.digest(held),
+        size=len(held),
+        is_closed=is_closed,
+        base=None if is_closed else held,
+    )
+
+
+def origin_of(displaced: Path) -> Path:
+    """Return where the name that a displaced file had is written down."""
+    return displaced.with_suffix(".origin")
+
+
+def read_origin(displaced: Path) -> str | None:
+    """Return the name that a displaced file had, relative to the root; None when nobody could write to it."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return os.fsdecode(origin_of(displaced).read_bytes())
     except OSError:
-        return False
-    try:
-        return swap.is_held_for_writing(descriptor) is not False
-    finally:
-        os.close(descriptor)
+        return None
 
 
 def recover(
@@ -191,7 +241,7 @@ def keep(save: LateSave, tmp_dir: Path) -> Path:
     tmp_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     kept = tmp_dir / f"{secrets.token_hex(8)}.save"
     for path, data in (
-        (file.origin_of(kept), os.fsencode(os.path.relpath(save.path, tmp_dir.parent))),
+        (origin_of(kept), os.fsencode(os.path.relpath(save.path, tmp_dir.parent))),
         (kept, save.data),
     ):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -207,7 +257,7 @@ def keep(save: LateSave, tmp_dir: Path) -> Path:
 def discard(kept: Path) -> None:
     """Delete the file of a save that is in the log now."""
     kept.unlink(missing_ok=True)
-    file.origin_of(kept).unlink(missing_ok=True)
+    origin_of(kept).unlink(missing_ok=True)
 
 
 def _temporaries(root: Path, skip: tuple[str, ...]) -> Iterator[Path]:
@@ -240,12 +290,12 @@ def _recover_one(temporary: Path, tmp_dir: Path, watch: Watch) -> LateSave | Non
     if current is not None and current.identity.inode == held.identity.inode:
         temporary.unlink(missing_ok=True)
     elif mark in (match["expected"], match["new"]):
-        watch.add(file.displace(path, temporary, tmp_dir, held.data))
+        watch.add(displace(path, temporary, tmp_dir, held.data))
     elif current is None:
         if not swap.move_new(temporary, path):
             return _late(path, temporary)
     elif file.digest(current.data)[:8].hex() == match["new"] and swap.exchange(temporary, path):
-        watch.add(file.displace(path, temporary, tmp_dir, current.data))
+        watch.add(displace(path, temporary, tmp_dir, current.data))
     else:
         return _late(path, temporary)
     return None
@@ -271,12 +321,12 @@ def _target(temporary: Path, name: str) -> Path:
 def _sort_out(root: Path, left: Path) -> LateSave | None:
     """Take up what an editor saved into a displaced file while no daemon ran; delete the file otherwise."""
     mark = left.name.split(".")[1]
-    origin = file.origin(left)
+    origin = read_origin(left)
     if origin is None and left.suffix == ".save":
         return None
     save = _late(Path(), left)
     if save is None or origin is None or file.digest(save.data)[:8].hex() == mark:
         left.unlink(missing_ok=True)
-        file.origin_of(left).unlink(missing_ok=True)
+        origin_of(left).unlink(missing_ok=True)
         return None
     return msgspec.structs.replace(save, path=root / origin)

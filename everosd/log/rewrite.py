@@ -15,7 +15,7 @@ import structlog
 
 from everosd import errors, types
 from everosd.log import context as contexts
-from everosd.log import displaced, file, frontmatter, heal, job, numbering, parse, replacement, stale
+from everosd.log import displaced, exchange, file, frontmatter, heal, job, numbering, parse, replacement, stale
 
 log = structlog.get_logger()
 
@@ -59,7 +59,7 @@ class Rewriter:
         found = await self._context.in_thread(
             lambda: self._load(queue, absolute, is_urgent=is_urgent, is_light=is_light)
         )
-        if isinstance(found, file.Busy):
+        if isinstance(found, exchange.Busy):
             await self._wait(queue, found)
             return None
         data, parsed = found
@@ -78,21 +78,21 @@ class Rewriter:
             plan.finish()
             return None
         outcome = await self._replace(queue, absolute, data, plan, is_urgent=is_urgent)
-        if isinstance(outcome, file.Busy):
+        if isinstance(outcome, exchange.Busy):
             await self._wait(queue, outcome)
-        elif isinstance(outcome, file.Replaced):
+        elif isinstance(outcome, exchange.Replaced):
             plan.finish()
         return None
 
-    async def _wait(self, queue: job.Queue, busy: file.Busy) -> None:
+    async def _wait(self, queue: job.Queue, busy: exchange.Busy) -> None:
         queue.settled = busy.identity
         await self._context.clock.sleep(busy.wait_s)
 
     def _load(
         self, queue: job.Queue, absolute: Path, *, is_urgent: bool, is_light: bool
-    ) -> tuple[bytes | None, parse.Parsed | None] | file.Busy:
+    ) -> tuple[bytes | None, parse.Parsed | None] | exchange.Busy:
         if not is_urgent:
-            busy = file.busy(absolute, queue.settled)
+            busy = exchange.busy(absolute, queue.settled)
             if busy is not None:
                 return busy
         try:
@@ -141,20 +141,20 @@ class Rewriter:
 
     async def _replace(
         self, queue: job.Queue, absolute: Path, data: bytes | None, plan: replacement.Replacement, *, is_urgent: bool
-    ) -> file.Replaced | file.Changed | file.Busy:
+    ) -> exchange.Replaced | exchange.Changed | exchange.Busy:
         stamp = self._next_stamp(queue.path, plan)
         context = self._context
 
         def prepare() -> tuple[bytes, heal.Write]:
             return plan.render(queue.place, stamp), plan.write(stamp)
 
-        def perform() -> file.Replaced | file.Changed | file.Busy:
+        def perform() -> exchange.Replaced | exchange.Changed | exchange.Busy:
             if data is None:
                 file.make_folder(absolute.parent)
-            outcome = file.replace(
+            outcome = exchange.replace(
                 absolute, data, new, context.tmp, settled=queue.settled, is_urgent=is_urgent, step=context.step
             )
-            for each in outcome.displaced if not isinstance(outcome, file.Busy) else ():
+            for each in outcome.displaced if not isinstance(outcome, exchange.Busy) else ():
                 self._watch.add(each)
             return outcome
 
@@ -163,14 +163,14 @@ class Rewriter:
         except ValueError:
             if not plan.blame():
                 raise
-            return file.Changed()
+            return exchange.Changed()
         number = await context.journal.planned(queue.path, write)
         try:
             outcome = await context.in_thread(perform)
         except errors.WriteRefused:
             await context.journal.dropped(number)
             raise
-        if isinstance(outcome, file.Replaced):
+        if isinstance(outcome, exchange.Replaced):
             queue.settled, queue.digest, queue.was_there = outcome.identity, file.digest(new), True
             queue.is_plain = plan.leaves_plain_file()
             self._stamps[queue.path] = stamp

@@ -10,7 +10,7 @@ from typing import cast
 
 from everosd import errors
 from everosd.log import context as contexts
-from everosd.log import entry, file, job, numbering, parse, render, replacement
+from everosd.log import entry, exchange, file, job, numbering, parse, render, replacement, tail
 
 
 class Rows:
@@ -49,10 +49,8 @@ class Rows:
             # Those who asked have been told, on the loop's next turn.
             await asyncio.sleep(0)
             return None
-        outcome = await self._context.in_thread(lambda: self._write(queue, absolute, rows, is_there=is_there))
-        queue.settled = None
-        if not isinstance(outcome, file.Changed):
-            queue.settled = outcome.identity
+        queue.settled = await self._context.in_thread(lambda: self._write(queue, absolute, rows, is_there=is_there))
+        if queue.settled is not None:
             for each in good:
                 each.finish(cast("job.Append", each.what).ids)
         return None
@@ -64,7 +62,7 @@ class Rows:
             return False, None
         if identity == queue.settled:
             return True, None
-        file.cut_torn_tail(absolute, self._context.tmp)
+        tail.cut_torn_tail(absolute, self._context.tmp)
         try:
             data = file.read(absolute).data
         except OSError as error:
@@ -75,15 +73,16 @@ class Rows:
 
     def _write(
         self, queue: job.Queue, absolute: Path, rows: Sequence[entry.Entry], *, is_there: bool
-    ) -> file.Appended | file.Replaced | file.Changed:
+    ) -> file.Identity | None:
+        """Return the state of the file afterwards; None when it is not as it was and nothing was written."""
         if is_there:
             text = "".join(render.entry_text(each, queue.newline) for each in rows)
-            return file.append(absolute, text.encode("utf-8", "surrogatepass"), step=self._context.step)
+            return tail.append(absolute, text.encode("utf-8", "surrogatepass"), step=self._context.step)
         file.make_folder(absolute.parent)
         stamp = self._context.clock.now().astimezone(dt.UTC).isoformat(timespec="microseconds")
         new = render.new_file(queue.place, rows, stamp=stamp)
-        outcome = file.replace(absolute, None, new, self._context.tmp, step=self._context.step)
-        return cast("file.Replaced | file.Changed", outcome)
+        outcome = exchange.replace(absolute, None, new, self._context.tmp, step=self._context.step)
+        return outcome.identity if isinstance(outcome, exchange.Replaced) else None
 
 
 def _encodable(made: Iterable[tuple[job.Job, list[entry.Entry]]]) -> tuple[list[job.Job], list[entry.Entry]]:

@@ -1,7 +1,7 @@
 """What the kernel offers for replacing a file without losing a save: exchange of two names, and who holds a file open.
 
 `renameat2` has no wrapper in the standard library, so that it is called through ctypes. Nothing here decides anything;
-`log.file` does.
+`log.exchange` does.
 """
 
 from __future__ import annotations
@@ -114,3 +114,15 @@ def is_held_for_writing(descriptor: int) -> bool | None:
     except OSError:
         return None
     return False
+
+
+def is_open_for_writing(path: Path) -> bool | None:
+    """Tell whether any process has the file at `path` open for writing; None when it cannot be told, as above."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return is_held_for_writing(descriptor)
+    finally:
+        os.close(descriptor)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from everosd import errors
-from everosd.log import displaced, file, swap
+from everosd.log import displaced, exchange, file, swap, tail
 
 OLD = b"---\nid: x\n---\nold\n"
 NEW = b"---\nid: x\n---\nold\nnew\n"
@@ -42,7 +42,7 @@ def put(
     day: Path, *, expected: bytes | None = OLD, step: file.Step = file.no_step, can_exchange: bool = True
 ) -> object:
     """Replace `day` by NEW."""
-    return file.replace(day, expected, NEW, day.parent / ".tmp", step=step, can_exchange=can_exchange)
+    return exchange.replace(day, expected, NEW, day.parent / ".tmp", step=step, can_exchange=can_exchange)
 
 
 def at(moment: str, act: Callable[[], object]) -> file.Step:
@@ -79,7 +79,7 @@ def test_reading_tells_what_and_which_file(day: Path) -> None:
     read = file.read(day)
     found = day.stat()
     assert read.data == OLD
-    assert (read.inode, read.size, read.mtime_ns) == (found.st_ino, found.st_size, found.st_mtime_ns)
+    assert read.identity == (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
     assert read.is_stable
 
 
@@ -125,7 +125,7 @@ def test_a_file_without_read_permission_is_not_read_even_by_root(day: Path) -> N
 @pytest.mark.parametrize("can_exchange", [True, False])
 def test_replacing_puts_the_new_bytes_in_place_and_leaves_nothing_behind(day: Path, *, can_exchange: bool) -> None:
     """The file has the new bytes, and its folder no other file."""
-    assert isinstance(put(day, can_exchange=can_exchange), file.Replaced)
+    assert isinstance(put(day, can_exchange=can_exchange), exchange.Replaced)
     assert day.read_bytes() == NEW
     assert names(day.parent) == [day.name]
 
@@ -133,7 +133,7 @@ def test_replacing_puts_the_new_bytes_in_place_and_leaves_nothing_behind(day: Pa
 @pytest.mark.parametrize("can_exchange", [True, False])
 def test_a_file_that_is_not_as_expected_is_left_alone(day: Path, *, can_exchange: bool) -> None:
     """Compare fails: nothing happens."""
-    assert isinstance(put(day, expected=b"something else", can_exchange=can_exchange), file.Changed)
+    assert isinstance(put(day, expected=b"something else", can_exchange=can_exchange), exchange.Changed)
     assert day.read_bytes() == OLD
     assert temporary_files(day.parent) == []
 
@@ -146,7 +146,7 @@ def test_C02_save_between_compare_and_rename_survives(
 ) -> None:
     """A save at the last moment before the exchange is in the file afterwards, and the caller is told."""
     outcome = put(day, step=at(moment, lambda: save(day, SAVED)), can_exchange=can_exchange)
-    assert isinstance(outcome, file.Changed)
+    assert isinstance(outcome, exchange.Changed)
     assert day.read_bytes() == SAVED
     assert temporary_files(day.parent) == []
 
@@ -163,7 +163,7 @@ def test_C02_two_saves_around_the_exchange_leave_the_newer(day: Path) -> None:
         if seen == ["opened", "written", "ready", "exchanged"]:
             by_rename(day, newest)
 
-    assert isinstance(put(day, step=step), file.Changed)
+    assert isinstance(put(day, step=step), exchange.Changed)
     assert day.read_bytes() == newest
     assert temporary_files(day.parent) == []
 
@@ -179,14 +179,14 @@ def test_C02_file_deleted_while_a_save_is_put_back_keeps_the_save(day: Path) -> 
         if name == "exchanged":
             day.unlink()
 
-    assert isinstance(put(day, step=step), file.Changed)
+    assert isinstance(put(day, step=step), exchange.Changed)
     assert day.read_bytes() == SAVED
 
 
 @pytest.mark.parametrize("can_exchange", [True, False])
 def test_a_file_deleted_meanwhile_is_not_created(day: Path, *, can_exchange: bool) -> None:
     """The caller decides what a deletion means."""
-    assert isinstance(put(day, step=at("ready", day.unlink), can_exchange=can_exchange), file.Changed)
+    assert isinstance(put(day, step=at("ready", day.unlink), can_exchange=can_exchange), exchange.Changed)
     assert not day.exists()
     assert temporary_files(day.parent) == []
 
@@ -195,9 +195,9 @@ def test_a_new_file_never_takes_the_place_of_one_that_appeared(tmp_path: Path) -
     """Creation fails when somebody was faster."""
     path = tmp_path / "x.md"
     outcome = put(path, expected=None, step=at("written", lambda: path.write_bytes(SAVED)))
-    assert isinstance(outcome, file.Changed)
+    assert isinstance(outcome, exchange.Changed)
     assert path.read_bytes() == SAVED
-    assert isinstance(put(path, expected=None), file.Changed)
+    assert isinstance(put(path, expected=None), exchange.Changed)
     assert temporary_files(tmp_path) == []
 
 
@@ -205,27 +205,27 @@ def test_a_file_that_changed_just_now_is_not_replaced(day: Path) -> None:
     """Within 200 ms of a save the file is left alone, unless that state is known to have settled."""
     day.write_bytes(OLD)
     outcome = put(day)
-    assert isinstance(outcome, file.Busy)
+    assert isinstance(outcome, exchange.Busy)
     assert 0 < outcome.wait_s <= 0.2
     assert day.read_bytes() == OLD
-    assert isinstance(file.replace(day, OLD, NEW, day.parent / ".tmp", settled=outcome.identity), file.Replaced)
+    assert isinstance(exchange.replace(day, OLD, NEW, day.parent / ".tmp", settled=outcome.identity), exchange.Replaced)
 
 
 def test_a_time_stamp_in_the_future_holds_nobody_up(day: Path) -> None:
     """A file from a machine whose clock is ahead counts as changed just now, not as changed for ever."""
     os.utime(day, (time.time() + 3600, time.time() + 3600))
     outcome = put(day)
-    assert isinstance(outcome, file.Busy)
-    assert isinstance(file.replace(day, OLD, NEW, day.parent / ".tmp", settled=outcome.identity), file.Replaced)
+    assert isinstance(outcome, exchange.Busy)
+    assert isinstance(exchange.replace(day, OLD, NEW, day.parent / ".tmp", settled=outcome.identity), exchange.Replaced)
 
 
 def test_a_file_open_for_writing_is_waited_for(day: Path) -> None:
     """An editor that has the file open for writing is about to save; `is_urgent` ends the patience."""
     with day.open("r+b"):
         outcome = put(day)
-        assert isinstance(outcome, file.Busy)
+        assert isinstance(outcome, exchange.Busy)
         assert outcome.is_held
-        assert isinstance(file.replace(day, OLD, NEW, day.parent / ".tmp", is_urgent=True), file.Replaced)
+        assert isinstance(exchange.replace(day, OLD, NEW, day.parent / ".tmp", is_urgent=True), exchange.Replaced)
 
 
 def test_asking_who_holds_a_file_does_no_harm_to_who_opens_it(day: Path) -> None:
@@ -262,8 +262,8 @@ def test_the_lock_of_another_program_is_respected(day: Path) -> None:
         assert holder.stdout.readline() == b"locked\n"
         outcome = put(day)
         holder.communicate()
-    assert isinstance(outcome, file.Busy)
-    assert isinstance(put(day), file.Replaced)
+    assert isinstance(outcome, exchange.Busy)
+    assert isinstance(put(day), exchange.Replaced)
 
 
 def test_Z08_modes_of_new_and_replaced_files(tmp_path: Path) -> None:
@@ -273,12 +273,12 @@ def test_Z08_modes_of_new_and_replaced_files(tmp_path: Path) -> None:
         folder = tmp_path / "a" / "b"
         file.make_folder(folder)
         path = folder / "x.md"
-        file.replace(path, None, OLD, tmp_path / ".tmp")
+        exchange.replace(path, None, OLD, tmp_path / ".tmp")
         assert [stat.S_IMODE(each.stat().st_mode) for each in (folder.parent, folder, path)] == [0o700, 0o700, 0o600]
         for mode in (0o600, 0o640, 0o664):
             path.chmod(mode)
             age(path)
-            file.replace(path, path.read_bytes(), OLD + str(mode).encode(), tmp_path / ".tmp")
+            exchange.replace(path, path.read_bytes(), OLD + str(mode).encode(), tmp_path / ".tmp")
             assert stat.S_IMODE(path.stat().st_mode) == mode
         assert stat.S_IMODE((tmp_path / ".tmp").stat().st_mode) == 0o700
     finally:
@@ -300,7 +300,7 @@ def test_a_link_stays_a_link(day: Path, tmp_path: Path) -> None:
     """The file that a link leads to is replaced, not the link."""
     link = tmp_path / "link.md"
     link.symlink_to(day)
-    assert isinstance(put(link), file.Replaced)
+    assert isinstance(put(link), exchange.Replaced)
     assert link.is_symlink()
     assert day.read_bytes() == NEW
 
@@ -317,7 +317,7 @@ def test_P10_protected_file_is_refused_unchanged(day: Path, mode: int) -> None:
     assert temporary_files(day.parent) == []
     day.chmod(mode)
     with pytest.raises(errors.WriteRefused):
-        file.append(day, b"row\n")
+        tail.append(day, b"row\n")
     day.chmod(0o600)
     assert day.read_bytes() == OLD
 
@@ -350,9 +350,9 @@ def test_O10_full_disk_changes_nothing_and_space_heals_it(small_disk: Path) -> N
     fill(filler)
     new = NEW + b"y" * 100_000
     for write in (
-        lambda: file.replace(day, OLD, new, small_disk / ".tmp"),
-        lambda: file.append(rows, b"z" * 100_000),
-        lambda: file.replace(small_disk / "new.md", None, new, small_disk / ".tmp"),
+        lambda: exchange.replace(day, OLD, new, small_disk / ".tmp"),
+        lambda: tail.append(rows, b"z" * 100_000),
+        lambda: exchange.replace(small_disk / "new.md", None, new, small_disk / ".tmp"),
     ):
         with pytest.raises(errors.WriteRefused) as caught:
             write()
@@ -362,8 +362,8 @@ def test_O10_full_disk_changes_nothing_and_space_heals_it(small_disk: Path) -> N
     assert (day.read_bytes(), rows.read_bytes()) == (OLD, b"row 1\n")
     assert names(small_disk) == ["filler", "rows.md", "x.md"]
     filler.unlink()
-    assert isinstance(file.replace(day, OLD, new, small_disk / ".tmp"), file.Replaced)
-    assert isinstance(file.append(rows, b"row 2\n"), file.Appended)
+    assert isinstance(exchange.replace(day, OLD, new, small_disk / ".tmp"), exchange.Replaced)
+    assert tail.append(rows, b"row 2\n") == file.identify(rows)
     assert rows.read_bytes() == b"row 1\nrow 2\n"
 
 
@@ -375,7 +375,7 @@ def test_O10_read_only_disk_is_refused_with_a_hint(small_disk: Path) -> None:
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     writes: tuple[Callable[[], object], ...] = (
         lambda: put(day),
-        lambda: file.append(day, b"row\n"),
+        lambda: tail.append(day, b"row\n"),
         lambda: file.make_folder(small_disk / "a"),
     )
     for write in writes:
@@ -388,12 +388,11 @@ def test_O10_read_only_disk_is_refused_with_a_hint(small_disk: Path) -> None:
 def test_rows_are_appended_each_on_its_own_line(tmp_path: Path) -> None:
     """A last line without an end gets one before the next row; a missing or swapped file is reported."""
     path = tmp_path / "rows.md"
-    assert isinstance(file.append(path, b"row\n"), file.Changed)
+    assert tail.append(path, b"row\n") is None
     path.write_bytes(b"row 1")
-    assert isinstance(file.append(path, b"row 2\n"), file.Appended)
+    assert tail.append(path, b"row 2\n") == file.identify(path)
     assert path.read_bytes() == b"row 1\nrow 2\n"
-    outcome = file.append(path, b"row 3\n", step=at("synced", lambda: by_rename(path, b"other\n")))
-    assert isinstance(outcome, file.Changed)
+    assert tail.append(path, b"row 3\n", step=at("synced", lambda: by_rename(path, b"other\n"))) is None
 
 
 ROW = b"<!-- entry:ms_20260302_00000001 -->\n## ms_20260302_00000001\n\ntext\n<!-- /entry:ms_20260302_00000001 -->\n"
@@ -405,26 +404,26 @@ def test_C04_torn_row_is_cut_and_kept(tmp_path: Path, n_bytes: int) -> None:
     path, tmp = tmp_path / "rows.md", tmp_path / ".tmp"
     head = b"---\nid: x\n---\n"
     path.write_bytes(head + ROW + ROW[:n_bytes])
-    cut = file.cut_torn_tail(path, tmp)
+    cut = tail.cut_torn_tail(path, tmp)
     assert path.read_bytes() == head + ROW
     assert cut == ROW[:n_bytes]
     assert [kept.read_bytes() for kept in tmp.iterdir()] == [cut]
 
 
-@pytest.mark.parametrize("tail", [b"", b"\n\n", b"a note by hand\n", b"<b>bold</b>", b"   "])
-def test_what_is_not_torn_stays(tmp_path: Path, tail: bytes) -> None:
+@pytest.mark.parametrize("rest", [b"", b"\n\n", b"a note by hand\n", b"<b>bold</b>", b"   "])
+def test_what_is_not_torn_stays(tmp_path: Path, rest: bytes) -> None:
     """Whole rows and what a person put below them are left alone."""
     path = tmp_path / "rows.md"
-    path.write_bytes(ROW * 3000 + tail)
-    assert file.cut_torn_tail(path, tmp_path / ".tmp") == b""
-    assert path.read_bytes() == ROW * 3000 + tail
+    path.write_bytes(ROW * 3000 + rest)
+    assert tail.cut_torn_tail(path, tmp_path / ".tmp") == b""
+    assert path.read_bytes() == ROW * 3000 + rest
 
 
 def test_C04_zeros_of_a_power_cut_are_cut(tmp_path: Path) -> None:
     """A file that was grown but not written before the power went ends in NULs."""
     path = tmp_path / "rows.md"
     path.write_bytes(ROW + b"\0" * 500)
-    file.cut_torn_tail(path, tmp_path / ".tmp")
+    tail.cut_torn_tail(path, tmp_path / ".tmp")
     assert path.read_bytes() == ROW
 
 
@@ -432,7 +431,7 @@ def test_C04_long_torn_row_is_cut_from_its_beginning(tmp_path: Path) -> None:
     """A torn row of a megabyte is found as well."""
     path = tmp_path / "rows.md"
     path.write_bytes(ROW + ROW[:60] + b"long text\n" * 100_000)
-    file.cut_torn_tail(path, tmp_path / ".tmp")
+    tail.cut_torn_tail(path, tmp_path / ".tmp")
     assert path.read_bytes() == ROW
 
 
@@ -448,9 +447,9 @@ class Time:
         return self.now_s
 
 
-def displaced_of(outcome: object) -> file.Displaced:
+def displaced_of(outcome: object) -> displaced.Displaced:
     """Return the one file that a replacement displaced."""
-    assert isinstance(outcome, file.Replaced)
+    assert isinstance(outcome, exchange.Replaced)
     (found,) = outcome.displaced
     return found
 
@@ -461,7 +460,7 @@ def test_C02_in_place_editor_that_still_holds_the_old_file_is_heard(day: Path, *
     moment = Time()
     watch = displaced.Watch(moment)
     with day.open("r+b") as editor:
-        outcome = file.replace(day, OLD, NEW, day.parent / ".tmp", is_urgent=True, can_exchange=can_exchange)
+        outcome = exchange.replace(day, OLD, NEW, day.parent / ".tmp", is_urgent=True, can_exchange=can_exchange)
         found = displaced_of(outcome)
         assert not found.is_closed
         watch.add(found)
@@ -497,7 +496,7 @@ def test_an_editor_that_only_truncated_has_not_saved(day: Path) -> None:
     moment = Time()
     watch = displaced.Watch(moment)
     with day.open("r+b") as editor:
-        watch.add(displaced_of(file.replace(day, OLD, NEW, day.parent / ".tmp", is_urgent=True)))
+        watch.add(displaced_of(exchange.replace(day, OLD, NEW, day.parent / ".tmp", is_urgent=True)))
         editor.truncate(0)
         watch.late_saves()
         moment.now_s += 61
@@ -510,7 +509,7 @@ def test_a_full_disk_gets_the_room_of_what_nobody_holds(day: Path) -> None:
     watch.add(displaced_of(put(day)))
     age(day)
     with day.open("r+b"):
-        held = displaced_of(file.replace(day, NEW, OLD, day.parent / ".tmp", is_urgent=True))
+        held = displaced_of(exchange.replace(day, NEW, OLD, day.parent / ".tmp", is_urgent=True))
         watch.add(held)
         watch.make_room()
     assert [path for path in (day.parent / ".tmp").iterdir() if path.suffix == ".displaced"] == [held.now_at]
@@ -569,7 +568,7 @@ def test_C02_late_save_of_a_time_without_daemon_is_found_at_the_next_start(day: 
     """The daemon was killed while an editor held the displaced file, and the editor saved then."""
     tmp = day.parent / ".tmp"
     with day.open("r+b") as editor:
-        file.replace(day, OLD, NEW, tmp, is_urgent=True)
+        exchange.replace(day, OLD, NEW, tmp, is_urgent=True)
         editor.truncate(0)
         editor.write(SAVED)
     (save,) = displaced.recover(day.parent, tmp, displaced.Watch())
@@ -589,7 +588,7 @@ def test_names_near_the_limit_can_be_replaced(tmp_path: Path) -> None:
     path = tmp_path / ("ж" * 126 + ".md")
     path.write_bytes(OLD)
     age(path)
-    assert isinstance(put(path), file.Replaced)
+    assert isinstance(put(path), exchange.Replaced)
     crash(path, "ready")
     displaced.recover(tmp_path, tmp_path / ".tmp", displaced.Watch())
     assert names(tmp_path) == [path.name]
