@@ -57,6 +57,10 @@ class Client:
         """Return how much the daemon has noticed and not indexed yet."""
         return msgspec.convert(msgspec.convert(self.health()["cascade"], dict[str, object])["pending"], int)
 
+    def is_ready(self) -> bool:
+        """Say whether the disk was compared and nothing waits."""
+        return self.health()["ready"] is True and self.pending() == 0
+
     def status(self) -> dict[str, object]:
         """Return the daemon's own account of itself."""
         answer = self.request("GET", "/api/v1/admin/status")

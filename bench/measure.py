@@ -239,7 +239,7 @@ def _restart(root: Path, made: roots.Made, size: str) -> Iterator[Figure]:
         answered = time.perf_counter() - started
         yield Figure(name="restart to healthy", size=size, value=healthy, unit="s", budget=1.0)
         yield Figure(name="restart to first answer", size=size, value=answered, unit="s")
-        daemon.wait_until(lambda: client.pending() == 0, timeout_s=120, what="the start-up comparison", pause_s=0.01)
+        daemon.wait_until(client.is_ready, timeout_s=120, what="the start-up comparison", pause_s=0.01)
         note = "compared with the disk, nothing changed"
         yield Figure(name="restart to all checked", size=size, value=time.perf_counter() - started, unit="s", note=note)
     finally:
