@@ -194,7 +194,7 @@ async def _take_over(settings: config.Config, places: layout.Layout, clock: cloc
         database = await _ledger(Path(folder, LEDGER.name), _sqlite(settings))
         pen = writer.Writer(places, journal.Journal(database, clock), clock, settings.memory.zone)
         try:
-            await takeover.take_over(settings.root, pen, timezone=settings.memory.zone)
+            await takeover.take_over(settings.root, pen)
         finally:
             await pen.close()
             await database.close()

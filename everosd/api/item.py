@@ -12,7 +12,7 @@ import msgspec
 from everosd import types
 from everosd.api import moment, schema
 from everosd.log import entry as log_entry
-from everosd.log import parse, view
+from everosd.log import entry_text, view
 from everosd.search import query
 from everosd.store import row as store_row
 
@@ -143,7 +143,7 @@ def _named(seen: object, names: Sequence[str]) -> dict[str, object]:
 
 def parsed(row: store_row.EntryRow) -> log_entry.Entry:
     """Take the stored text of a row apart again."""
-    return parse.parse_entry(row.kind, row.entry_id, row.raw, form=row.form)
+    return entry_text.read(row.kind, row.entry_id, row.raw, form=row.form)
 
 
 def public(row: store_row.EntryRow) -> str:

@@ -21,7 +21,7 @@ import structlog
 from everosd import clock, errors
 from everosd.cascade import status
 from everosd.index import contract
-from everosd.log import kind, parse, view
+from everosd.log import entry_text, kind, view
 from everosd.store import checkpoint, db, read, row
 
 T = TypeVar("T")
@@ -310,7 +310,7 @@ def _documents(rows: Sequence[row.EntryRow]) -> list[contract.Document]:
 
 def document(found: row.EntryRow) -> contract.Document:
     """Return a row as the indexes see it."""
-    entry = parse.parse_entry(found.kind, found.entry_id, found.raw, form=found.form)
+    entry = entry_text.read(found.kind, found.entry_id, found.raw, form=found.form)
     return contract.Document(
         key=found.key,
         entry_id=found.entry_id,

@@ -55,7 +55,7 @@ def read(root: pathlib.Path, path: types.RelPath, timezone: zoneinfo.ZoneInfo, k
     disk = scan.DiskFile(path=path, inode=at.inode, size=at.size, mtime_ns=at.mtime_ns)
     if known_digest is not None and file.digest(held.data) == known_digest:
         return Unchanged(disk=disk)
-    parsed = parse.parse(path, held.data, place, timezone=timezone)
+    parsed = parse.parse(path, held.data, place)
     return Reading(
         found=to_state(parsed, disk, timezone),
         parsed=parsed,

@@ -12,7 +12,6 @@ import contextlib
 import datetime as dt
 import os
 import sqlite3
-import zoneinfo
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -93,7 +92,7 @@ def is_everos(folder: Path) -> bool:
     return bool(names & THEIR_TABLES) and not names & OUR_TABLES
 
 
-async def take_over(root: Path, log_writer: writer.Writer, *, timezone: zoneinfo.ZoneInfo) -> Report:
+async def take_over(root: Path, log_writer: writer.Writer) -> Report:
     """Append what EverOS's database knows to the log below `root`, then set its `.index/` aside.
 
     Done again after any interruption it appends only what is missing. For the daemon's start: under the root's lock,
@@ -111,7 +110,7 @@ async def take_over(root: Path, log_writer: writer.Writer, *, timezone: zoneinfo
     skipped = list(found.skipped)
     for (owner, kind), rows in _grouped(found.rows).items():
         try:
-            held = await asyncio.to_thread(_held, place, owner, kind, timezone)
+            held = await asyncio.to_thread(_held, place, owner, kind)
             missing = [row for row in rows if row.key not in held]
             counts["already"] += len(rows) - len(missing)
             for start in range(0, len(missing), BATCH):
@@ -383,7 +382,7 @@ def _cluster_key(fields: dict[str, str]) -> str:
 # --- what the log holds already ---------------------------------------------------------------------------------------
 
 
-def _held(place: layout.Layout, owner: types.Owner, kind: str, timezone: zoneinfo.ZoneInfo) -> set[str]:
+def _held(place: layout.Layout, owner: types.Owner, kind: str) -> set[str]:
     """Return the keys of the rows of one owner and kind that the log holds. Blocking."""
     of_kind = kinds.BY_NAME[kind]
     folder = types.RelPath("/".join(part for part in (place.owner_folder(owner), of_kind.folder) if part))
@@ -392,7 +391,7 @@ def _held(place: layout.Layout, owner: types.Owner, kind: str, timezone: zoneinf
         path = types.RelPath(f"{folder}/{file.name}")
         where = layout.place(path)
         if where is not None:
-            parsed = parse.parse(path, file.read_bytes(), where, timezone=timezone)
+            parsed = parse.parse(path, file.read_bytes(), where)
             held.update(_key(found) for found in parsed.entries if found.kind == kind)
     return held
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import zoneinfo
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from everosd import clock as clocks
 from everosd import types
-from everosd.log import file, heal, layout, parse
+from everosd.log import file, heal, layout
 
 T = TypeVar("T")
 
@@ -45,21 +44,16 @@ class Context:
         places: layout.Layout,
         journal: Journal,
         clock: clocks.Clock,
-        timezone: zoneinfo.ZoneInfo,
         step: file.Step,
     ) -> None:
-        """Start the threads; `timezone` is `memory.timezone`, for `step` see `log.file`."""
-        self.layout, self.journal, self.clock, self.timezone, self.step = places, journal, clock, timezone, step
+        """Start the threads; for `step` see `log.file`."""
+        self.layout, self.journal, self.clock, self.step = places, journal, clock, step
         self.tmp = places.root / ".tmp"
         self._pool = concurrent.futures.ThreadPoolExecutor(2, thread_name_prefix="log-writer")
 
     async def in_thread(self, call: Callable[[], T]) -> T:
         """Do what blocks beside the event loop."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, call)
-
-    def parse(self, path: types.RelPath, data: bytes, place: layout.Place) -> parse.Parsed:
-        """Read the bytes of a log file. Blocks while it computes."""
-        return parse.parse(path, data, place, timezone=self.timezone)
 
     def close(self) -> None:
         """Let go of the threads; what they do is finished."""

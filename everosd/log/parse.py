@@ -8,9 +8,7 @@ the file is still read. Structure is found by scanning for the few lines that ca
 from __future__ import annotations
 
 import hashlib
-import json
 import re
-import zoneinfo
 from collections.abc import Iterator
 from typing import Literal
 
@@ -18,14 +16,9 @@ import msgspec
 
 from everosd import types
 from everosd.log import entry as entries
-from everosd.log import escape, frontmatter, layout, structure
+from everosd.log import entry_text, escape, frontmatter, layout, single, structure
 from everosd.log import kind as kinds
 
-_SECTION = re.compile(r"\n {0,3}###[ \t]+([^ \t\n][^\n]*)")
-"""Starts with a literal, which the engine looks for fifty times faster than for the start of any line."""
-_FIELD = re.compile(r"\*\*([a-z][a-z0-9_]{0,63})\*\*:[ \t]*([^\n]*)(?:\n|\Z)")
-_BLANKS = re.compile(r"(?:[ \t]*+\n)*+")
-_HEADING = re.compile(r" {0,3}(#{1,2})[ \t]+([^\n]*)(?:\n|\Z)")
 _UNREADABLE = re.compile(r"[\ud800-\udfff]")
 _DATE = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])")
 _BLANK = re.compile(r"[ \t\r\n]*+")
@@ -33,26 +26,6 @@ _RULES = re.compile(r"[-*_=\s]*+")
 _PARAGRAPH_END = re.compile(r"^ {0,3}(?P<fence>`{3,}|~{3,})[^\n]*$|^(?:[ \t]*+\r?\n)++", re.MULTILINE)
 _MAX_WARNINGS = 200
 """Enough for a person to mend at once, and for a file of nothing but mistakes not to fill the status."""
-_SINGLE_HEADING = re.compile(r"(?:\A|(?<=\n)) {0,3}##[ \t]+([^ \t\n][^\n]*)(?:\n|\Z)")
-
-FILE_KEYS = frozenset(
-    (
-        "id",
-        "type",
-        "file_type",
-        "schema_version",
-        "user_id",
-        "agent_id",
-        "track",
-        "date",
-        "entry_count",
-        "last_appended_at",
-        "deprecated_entries",
-    ),
-)
-"""Frontmatter keys that speak of the file; in the single-entry form the others are the entry's fields."""
-_FIELD_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
-_SINGLE_SIGNS = ("timestamp", "parent_type", "parent_id", "owner_id")
 
 
 class Warning(msgspec.Struct, frozen=True, kw_only=True):  # noqa: A001 - the word that people see in status
@@ -106,24 +79,15 @@ class Parsed(msgspec.Struct, frozen=True, kw_only=True):
     """Frontmatter or bytes do not parse: the file must not be rewritten. What can be read is in `entries`."""
 
 
-def parse(
-    path: types.RelPath, data: bytes, place: layout.Place, *, timezone: zoneinfo.ZoneInfo | None = None
-) -> Parsed:
+def parse(path: types.RelPath, data: bytes, place: layout.Place) -> Parsed:
     """Read a file of the log. Never raises, whatever the bytes are.
 
     Args:
         path: where it stands, for `Parsed.path`.
         data: all of it.
         place: what `layout.place` says of the path.
-        timezone: kept for kinds whose dates depend on it.
     """
-    del timezone
     return _Reader(path, data, place).read()
-
-
-def digest(kind: str, entry_id: str, raw: str) -> bytes:
-    """Return what entries are compared by."""
-    return hashlib.blake2b(f"{kind}\0{entry_id}\0{raw}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def derived_id(place: layout.Place, heading: str, nth: int) -> str:
@@ -135,88 +99,6 @@ def derived_id(place: layout.Place, heading: str, nth: int) -> str:
     where = "\0".join((place.owner.type, place.owner.id, date, *file, heading, str(nth)))
     prefix = kinds.BY_NAME[place.kind].prefix
     return f"{prefix}_{date.replace('-', '')}_h{hashlib.blake2b(where.encode('utf-8', 'surrogatepass'), digest_size=4).hexdigest()}"
-
-
-def parse_entry(
-    kind: str, entry_id: str, raw: str, *, form: entries.Form = "marked", line: int = 0, nth: int = 0
-) -> entries.Entry:
-    """Take the text of one entry apart; `raw` is what `Entry.raw` holds. Never raises."""
-    if form == "whole":
-        return _whole(kind, entry_id, raw, line)
-    row = kinds.BY_NAME[kind]
-    at, heading = 0, ""
-    head = _HEADING.match(raw)
-    if head is not None:
-        heading = head[2].strip(" \t")
-        heading = "" if heading == entry_id else heading
-        at = head.end()
-    fields, at = _fields(raw, at)
-    if kind == "message" and fields.get("type") == "segment":
-        kind, row = "segment", kinds.BY_NAME["segment"]
-    preamble, sections = _sections(raw, at, row)
-    return entries.Entry(
-        kind=kind,
-        id=entry_id,
-        fields=fields,
-        preamble=preamble,
-        heading=heading,
-        sections=sections,
-        form=form,
-        raw=raw,
-        line=line,
-        digest=digest(kind, entry_id, raw),
-        nth=nth,
-    )
-
-
-def _fields(raw: str, at: int) -> tuple[dict[str, str], int]:
-    """Read the inline fields from `at`; blank lines between them are allowed."""
-    fields: dict[str, str] = {}
-    while True:
-        begin = _BLANKS.match(raw, at).end()  # type: ignore[union-attr]  # matches the empty text
-        found = _FIELD.match(raw, begin)
-        if found is None or found[1] in fields:
-            return fields, at
-        fields[found[1]] = escape.read_value(found[2])
-        at = found.end()
-
-
-def _sections(raw: str, at: int, row: kinds.Kind) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Split what follows the fields at its `###` headings; the kind's last section takes everything to the end."""
-    last = row.sections[-1].casefold() if row.sections else ""
-    sections: list[tuple[str, str]] = []
-    text = raw[at - 1 :] if at and raw[at - 1] == "\n" else f"\n{raw[at:]}"
-    found = _SECTION.search(text)
-    preamble = text if found is None else text[: found.start()]
-    while found is not None:
-        title = found[1].rstrip(" \t")
-        if title.casefold() == last:
-            sections.append((title, escape.read_last(text[found.end() :])))
-            break
-        following = _SECTION.search(text, found.end())
-        end = len(text) if following is None else following.start()
-        sections.append((title, escape.read_section(text[found.end() : end])))
-        found = following
-    return escape.read_preamble(preamble), tuple(sections)
-
-
-def _whole(kind: str, entry_id: str, raw: str, line: int) -> entries.Entry:
-    """Read a file that is one entry: its frontmatter as fields (lists and maps as JSON), its body as text."""
-    head = frontmatter.read(raw)
-    fields = {
-        key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        for key, value in head.values.items()
-    }
-    return entries.Entry(
-        kind=kind,
-        id=entry_id,
-        fields=fields,
-        preamble=escape.strip_blank_lines(raw[head.end :]),
-        form="whole",
-        raw=raw,
-        line=line,
-        digest=digest(kind, entry_id, raw),
-    )
 
 
 class _Reader:
@@ -383,7 +265,7 @@ class _Reader:
         self.n_seen[entry_id] = nth + 1
         if nth:
             self._warn(span.start, f"{entry_id} is in this file more than once: the first one holds")
-        self.entries.append(parse_entry(kind, entry_id, raw, form=form, line=line, nth=nth))
+        self.entries.append(entry_text.read(kind, entry_id, raw, form=form, line=line, nth=nth))
         self.spans.append(span)
 
     def _body(self, head: frontmatter.Frontmatter) -> None:
@@ -533,27 +415,21 @@ class _Reader:
 
     def _single(self, head: frontmatter.Frontmatter) -> bool:
         """Take up a file whose frontmatter holds the fields of its one entry; False where it is none."""
-        if head.error or not self.kind.sections or not any(head.text(key) for key in _SINGLE_SIGNS):
+        if not self.kind.sections or not single.is_claimed(head):
             return False
-        if (
-            "entry_count" in head.values
-            or self.lines.opens
-            or any(self._is_own_id(token) for token in self.lines.tokens)
-        ):
+        if self.lines.opens or any(self._is_own_id(token) for token in self.lines.tokens):
             return False
-        body = self.text[head.end :].replace("\r\n", "\n")
-        known = {title.casefold() for title in self.kind.sections}
-        first = _SINGLE_HEADING.search(body)
-        if first is None or first[1].strip().casefold() not in known:
+        parts = single.sections(self.kind, self.text[head.end :].replace("\r\n", "\n"))
+        if parts is None:
             return False
+        preamble, sections = parts
         written = head.text("entry_id") or head.text("id")
         entry_id = (
             written
             if (match := types.ENTRY_ID.fullmatch(written)) and match["prefix"] == self.kind.prefix
             else self._hand_id("")
         )
-        preamble, sections = _single_sections(body, known, self.kind.sections[-1].casefold())
-        raw = escape.raw_text(self.kind, entry_id, fields=single_fields(head), preamble=preamble, sections=sections)
+        raw = escape.raw_text(self.kind, entry_id, fields=single.fields(head), preamble=preamble, sections=sections)
         self._add(
             raw,
             entry_id,
@@ -562,35 +438,3 @@ class _Reader:
             self.kind.name,
         )
         return True
-
-
-def single_fields(head: frontmatter.Frontmatter) -> dict[str, str]:
-    """Return the frontmatter of a single-entry file as inline fields, but for what speaks of the file."""
-    fields: dict[str, str] = {}
-    for key, value in head.values.items():
-        if key not in FILE_KEYS and key != "entry_id" and _FIELD_NAME.fullmatch(key):
-            fields[key] = value if isinstance(value, str) else _inline(value)
-    return fields
-
-
-def _inline(value: object) -> str:
-    if isinstance(value, list) and all(isinstance(item, str) for item in value):
-        return escape.write_list(value)
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _single_sections(body: str, known: set[str], last: str) -> tuple[str, list[tuple[str, str]]]:
-    """Split the body of a single-entry file at its known `##` headings."""
-    sections: list[tuple[str, str]] = []
-    preamble, title, begin = "", "", 0
-    for found in _SINGLE_HEADING.finditer(body):
-        if title.casefold() == last or found[1].strip().casefold() not in known:
-            continue
-        text = body[begin : found.start()]
-        if title:
-            sections.append((title, text))
-        else:
-            preamble = text
-        title, begin = found[1].strip(), found.end()
-    sections.append((title, body[begin:]))
-    return preamble, sections

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from everosd import errors, types
 from everosd.log import entry as entries
-from everosd.log import escape, frontmatter, layout, parse
+from everosd.log import entry_text, escape, frontmatter, layout, parse, single
 from everosd.log import kind as kinds
 
 _MARKER_LIKE = re.compile(escape.MARKER, re.IGNORECASE)
@@ -29,7 +29,7 @@ def close_marker(entry_id: str) -> str:
     return f"<!-- /entry:{entry_id} -->"
 
 
-def entry_text(entry: entries.Entry, newline: str = "\n") -> str:
+def marked_text(entry: entries.Entry, newline: str = "\n") -> str:
     """Return an entry with its markers, ending in a newline.
 
     `entry.raw` is kept as it stands while the entry's other values are what it says; else the entry is laid out anew.
@@ -64,7 +64,7 @@ def _says(entry: entries.Entry) -> bool:
         or "\0" in entry.raw
     ):
         return False
-    read = parse.parse_entry(entry.kind, entry.id, entry.raw)
+    read = entry_text.read(entry.kind, entry.id, entry.raw)
     if (read.fields, read.heading, read.preamble, read.sections) != (
         entry.fields,
         entry.heading,
@@ -84,9 +84,7 @@ def _says(entry: entries.Entry) -> bool:
         "",
         f"{open_marker(f'{row.prefix}_00000000_0')}\n```\n~~~\n{close_marker(f'{row.prefix}_00000000_0')}\n",
     ):
-        found = parse.parse(
-            types.RelPath(""), (marked + after).encode("utf-8", "surrogatepass"), place, timezone=None
-        ).entries
+        found = parse.parse(types.RelPath(""), (marked + after).encode("utf-8", "surrogatepass"), place).entries
         if not found or found[0].raw != entry.raw or len(found) != (2 if after else 1):
             return False
     return True
@@ -140,13 +138,13 @@ def new_file(
     if deprecated:
         lines += ["deprecated_entries:", *(_item(old, new) for old, new in deprecated.items())]
     head = "\n".join(("---", *lines, "---", ""))
-    return (head.replace("\n", newline) + "".join(entry_text(entry, newline) for entry in listed)).encode()
+    return (head.replace("\n", newline) + "".join(marked_text(entry, newline) for entry in listed)).encode()
 
 
 def whole_text(entry: entries.Entry) -> str:
     """Return the text of a file that is one entry: its fields as frontmatter, its preamble as body."""
     if entry.raw:
-        read = parse.parse_entry(entry.kind, entry.id, entry.raw, form="whole")
+        read = entry_text.read(entry.kind, entry.id, entry.raw, form="whole")
         if (read.fields, read.preamble) == (entry.fields, entry.preamble):
             return entry.raw
     lines = [f"{frontmatter.scalar(key)}: {_structured(value)}" for key, value in entry.fields.items()]
@@ -392,7 +390,7 @@ class _Rewrite:
                 text = (
                     whole_text(new).replace("\n", self.newline)
                     if entry.form == "whole"
-                    else entry_text(new, self.newline)
+                    else marked_text(new, self.newline)
                 )
                 self._edit(span.start, span.end, text)
             elif adopt and entry.form != "whole":
@@ -405,7 +403,7 @@ class _Rewrite:
     def _convert(self, replaced: Mapping[str, entries.Entry], removed: frozenset[str]) -> None:
         """Turn the single-entry form into a daily log."""
         (entry,) = self.parsed.entries
-        fields = parse.single_fields(self.head)
+        fields = single.fields(self.head)
         gone = {key for key in self.head.keys if key in fields or key == "entry_id"}
         for name in gone:
             key = self.head.keys[name]
@@ -418,7 +416,7 @@ class _Rewrite:
                 if name in gone:
                     continue
                 self._set(name, value)
-        body = "" if entry.id in removed else entry_text(replaced.get(entry.id, entry), self.newline)
+        body = "" if entry.id in removed else marked_text(replaced.get(entry.id, entry), self.newline)
         self._edit(self.head.end, len(self.text), body)
 
     def _append(self) -> None:
@@ -433,7 +431,7 @@ class _Rewrite:
         self._edit(
             end,
             end,
-            (self.newline if is_broken else "") + "".join(entry_text(entry, self.newline) for entry in self.appended),
+            (self.newline if is_broken else "") + "".join(marked_text(entry, self.newline) for entry in self.appended),
         )
 
     def _result(self) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from everosd import errors, types
-from everosd.log import entry, job, layout, parse, render
+from everosd.log import entry, entry_text, job, layout, parse, render
 from everosd.log import heal as healing
 from everosd.log import kind as kinds
 
@@ -115,9 +115,9 @@ class Replacement:
 
     def heal(self, kind: str, merged: healing.Healing) -> None:
         """Add what puts a stale save right."""
-        self.appended += [parse.parse_entry(kind, key, text) for key, text in merged.restored.items()]
+        self.appended += [entry_text.read(kind, key, text) for key, text in merged.restored.items()]
         for key, text in merged.updated.items():
-            self.replaced[key] = parse.parse_entry(kind, key, text, form=self.entries[key].form)
+            self.replaced[key] = entry_text.read(kind, key, text, form=self.entries[key].form)
         self.removed += merged.removed
         self.deprecated |= merged.deprecated
         for key in merged.undeprecated:

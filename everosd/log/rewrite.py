@@ -104,14 +104,14 @@ class Rewriter:
         queue.was_there = True
         if is_light and queue.is_plain and file.digest(data) == queue.digest:
             return data, self._parse_head(queue, data)
-        return data, self._context.parse(queue.path, data, queue.place)
+        return data, parse.parse(queue.path, data, queue.place)
 
     def _parse_head(self, queue: job.Queue, data: bytes) -> parse.Parsed:
         """Read what an addition needs of a file that is as the daemon left it: everything but the entries."""
         has_bom = data.startswith(codecs.BOM_UTF8)
         text = data[len(codecs.BOM_UTF8) if has_bom else 0 :].decode("utf-8", "surrogateescape")
         head = text[: frontmatter.read(text).end].encode("utf-8", "surrogateescape")
-        parsed = self._context.parse(queue.path, head, queue.place)
+        parsed = parse.parse(queue.path, head, queue.place)
         return msgspec.structs.replace(parsed, text=text, has_bom=has_bom, digest=queue.digest)
 
     async def _plan(

@@ -67,7 +67,7 @@ class Rows:
             data = file.read(absolute).data
         except OSError as error:
             raise file.refusal(absolute, error) from error
-        parsed = self._context.parse(queue.path, data, queue.place)
+        parsed = parse.parse(queue.path, data, queue.place)
         queue.newline = parsed.newline
         return True, parsed
 
@@ -76,7 +76,7 @@ class Rows:
     ) -> file.Identity | None:
         """Return the state of the file afterwards; None when it is not as it was and nothing was written."""
         if is_there:
-            text = "".join(render.entry_text(each, queue.newline) for each in rows)
+            text = "".join(render.marked_text(each, queue.newline) for each in rows)
             return tail.append(absolute, text.encode("utf-8", "surrogatepass"), step=self._context.step)
         file.make_folder(absolute.parent)
         stamp = self._context.clock.now().astimezone(dt.UTC).isoformat(timespec="microseconds")

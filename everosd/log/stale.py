@@ -53,7 +53,7 @@ class StaleSaves:
         save = what.save
 
         def read(data: bytes) -> parse.Parsed:
-            return self._context.parse(queue.path, data, queue.place)
+            return parse.parse(queue.path, data, queue.place)
 
         def read_both() -> tuple[parse.Parsed, parse.Parsed | None]:
             return read(save.data), None if save.base is None else read(save.base)

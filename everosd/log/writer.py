@@ -63,7 +63,8 @@ class Writer:
             step: See `log.file`.
         """
         self.layout = places
-        self._context = contexts.Context(places, journal, clock, timezone, step)
+        self._context = contexts.Context(places, journal, clock, step)
+        self._timezone = timezone
         self._clock = clock
         self._watch = displaced.Watch(clock.monotonic_s)
         numbers = numbering.Numbering(self._context)
@@ -110,7 +111,7 @@ class Writer:
         """
         if not drafts:
             return ()
-        day = date or self._clock.now().astimezone(self._context.timezone).date().isoformat()
+        day = date or self._clock.now().astimezone(self._timezone).date().isoformat()
         path = self.layout.path_for(owner, kind, day, memory_type=memory_type, memory_path=memory_path)
         what = job.Append(owner=owner, kind=kind, drafts=tuple(drafts))
         return cast("tuple[types.EntryId, ...]", await self._ask(path, what))

@@ -34,4 +34,4 @@ class EntryRow(msgspec.Struct, frozen=True, kw_only=True):
     updated_us: int
     """When the ledger last saw it change."""
     raw: str
-    """The entry's own text; `log.parse.parse_entry(kind, entry_id, raw)` takes it apart again."""
+    """The entry's own text; `log.entry_text.read(kind, entry_id, raw)` takes it apart again."""

@@ -144,16 +144,16 @@ async def test_C02_no_edit_and_no_entry_is_lost_in_10000_concurrent_appends(
     # The last save may be stale as well, and nothing is written after it: the cascade would have it healed.
     place = layout.place(unit.PATH)
     assert place is not None
-    await pen.heal(unit.PATH, parse.parse(unit.PATH, path.read_bytes(), place, timezone=unit.UTC))
+    await pen.heal(unit.PATH, parse.parse(unit.PATH, path.read_bytes(), place))
     await pen.close()
     pen = writer.Writer(layout.Layout(tmp_path), journal, clock.SystemClock(), unit.UTC)
-    await pen.heal(unit.PATH, parse.parse(unit.PATH, path.read_bytes(), place, timezone=unit.UTC))
+    await pen.heal(unit.PATH, parse.parse(unit.PATH, path.read_bytes(), place))
     await pen.close()
     # While somebody saves faster than the file can be replaced, new entries go to further parts of the day.
     found: list[str] = []
     notes: list[str] = []
     for part in sorted(path.parent.glob("*.md")):
-        parsed = parse.parse(unit.PATH, part.read_bytes(), place, timezone=unit.UTC)
+        parsed = parse.parse(unit.PATH, part.read_bytes(), place)
         found += [each.id for each in parsed.entries]
         notes += re.findall(r"by hand: (note-\d+)", parsed.text)
     print(f"{len(ids)} appends and {len(person.notes)} edits in {took_s:.1f} s, {len(journal.is_landed)} replacements")  # noqa: T201

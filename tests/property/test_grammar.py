@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from everosd import errors, types
-from everosd.log import entry, escape, layout, parse, render, view
+from everosd.log import entry, entry_text, escape, layout, parse, render, view
 from everosd.log import kind as kinds
 
 UTC = zoneinfo.ZoneInfo("UTC")
@@ -78,7 +78,7 @@ def place(path: str = PATH) -> layout.Place:
 
 
 def read(data: bytes, path: str = PATH) -> parse.Parsed:
-    return parse.parse(types.RelPath(path), data, place(path), timezone=UTC)
+    return parse.parse(types.RelPath(path), data, place(path))
 
 
 @st.composite
@@ -135,7 +135,7 @@ def test_what_is_written_reads_back(items: list[entry.Entry], newline: str) -> N
 def test_raw_text_says_all_of_an_entry(item: entry.Entry) -> None:
     """The stored raw text, parsed again, is the entry; written again, it is the same text."""
     (first,) = read(render.new_file(place(), [item], stamp=STAMP)).entries
-    assert first == parse.parse_entry(first.kind, first.id, first.raw, form=first.form, line=first.line)
+    assert first == entry_text.read(first.kind, first.id, first.raw, form=first.form, line=first.line)
     assert first.raw == render.inner_text(first)
     assert first.raw == render.inner_text(msgspec.structs.replace(first, raw=""))
 

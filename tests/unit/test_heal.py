@@ -32,7 +32,7 @@ def saved(texts: dict[str, str], *, at: int | None, deprecated: dict[str, str] |
     data = render.new_file(place, listed, stamp=stamp(at or 0), deprecated=deprecated)
     if at is None:
         data = data.replace(f"last_appended_at: '{stamp(0)}'\n".encode(), b"")
-    return parse.parse(PATH, data, place, timezone=UTC)
+    return parse.parse(PATH, data, place)
 
 
 def raw(key: str, text: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from everosd import clock, types
-from everosd.log import diff, entry, layout, parse, render, structure, view
+from everosd.log import diff, entry, entry_text, layout, parse, render, structure, view
 
 UTC = zoneinfo.ZoneInfo("UTC")
 BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")
@@ -33,7 +33,7 @@ last_appended_at: '2026-03-02T18:40:12+00:00'
 def read(text: str | bytes, path: str = EPISODES) -> parse.Parsed:
     found = layout.place(types.RelPath(path))
     assert found is not None
-    return parse.parse(types.RelPath(path), text if isinstance(text, bytes) else text.encode(), found, timezone=UTC)
+    return parse.parse(types.RelPath(path), text if isinstance(text, bytes) else text.encode(), found)
 
 
 def episode(n: int, content: str = "Mara looks for a flat.", more: str = "") -> str:
@@ -72,7 +72,7 @@ def test_a_daily_log_reads_as_everos_writes_it() -> None:
     assert ["owner_id", "session_id", "timestamp", "parent_type", "parent_id", "sender_ids"] == list(first.fields)
     assert (("Subject", "Subject 1"), ("Summary", "Summary 1"), ("Content", "content 1")) == first.sections
     for item, span in zip(parsed.entries, parsed.spans, strict=True):
-        assert render.entry_text(item) == parsed.text[span.start : span.end]
+        assert render.marked_text(item) == parsed.text[span.start : span.end]
 
 
 def test_a_file_of_everos_reads_whole() -> None:
@@ -241,7 +241,7 @@ def test_the_single_entry_form_of_the_seeds_is_an_entry() -> None:
     assert "single" == only.form
     assert ("cluster", "[calm, glad]") == (only.fields["parent_type"], only.fields["mood"])
     assert (("Subject", "The flat"), ("Content", "She moved.\n\n## Later\nShe stayed.")) == only.sections
-    assert parse.parse_entry("episode", only.id, only.raw, form="single", line=1) == only
+    assert entry_text.read("episode", only.id, only.raw, form="single", line=1) == only
 
 
 def test_headings_and_paragraphs_by_hand_are_entries() -> None:
@@ -334,7 +334,7 @@ def test_whole_files_are_one_entry() -> None:
     assert "skill_deploy" == skill.entries[0].id
     assert "Deploy" == view.title(skill.entries[0])
     assert "1. push" in view.body(skill.entries[0])
-    assert only == parse.parse_entry("profile", only.id, only.raw, form="whole", line=1)
+    assert only == entry_text.read("profile", only.id, only.raw, form="whole", line=1)
 
 
 def test_the_folder_decides_whose_a_file_is() -> None:
@@ -507,13 +507,13 @@ def test_unknown_fields_survive_and_are_searchable() -> None:
 
 def test_the_view_has_a_default_for_what_is_wrong() -> None:
     """Numbers that are none and absent sections leave the struct's defaults; nothing raises."""
-    bad = parse.parse_entry(
+    bad = entry_text.read(
         "memory", "mem_20260302_00000001", "**importance**: high\n**confidence**: nan\n\n### Content\nx"
     )
     seen = view.view(bad)
     assert (0.5, 0.7, "x") == (seen.importance, seen.confidence, seen.content)  # type: ignore[attr-defined]
     case = view.view(
-        parse.parse_entry(
+        entry_text.read(
             "agent_case",
             "ac_20260302_00000001",
             "**quality_score**: 0.9\n\n### TaskIntent\nship\n\n### KeyInsight\ntest first",

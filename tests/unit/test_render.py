@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from everosd import errors, types
-from everosd.log import entry, escape, layout, parse, render
+from everosd.log import entry, entry_text, escape, layout, parse, render
 from everosd.log import kind as kinds
 
 UTC = zoneinfo.ZoneInfo("UTC")
@@ -31,13 +31,13 @@ NEW_TEXT = "<!-- entry:ep_20260302_00000002 -->\n## ep_20260302_00000002\n\n**ow
 def read(text: str | bytes, path: str = EPISODES) -> parse.Parsed:
     found = layout.place(types.RelPath(path))
     assert found is not None
-    return parse.parse(types.RelPath(path), text if isinstance(text, bytes) else text.encode(), found, timezone=UTC)
+    return parse.parse(types.RelPath(path), text if isinstance(text, bytes) else text.encode(), found)
 
 
 def test_an_entry_is_laid_out_as_everos_does() -> None:
     """Markers, heading, fields, sections and blank lines are where other programs look for them."""
-    assert NEW_TEXT == render.entry_text(NEW)
-    assert NEW_TEXT.replace("\n", "\r\n") == render.entry_text(NEW, "\r\n")
+    assert NEW_TEXT == render.marked_text(NEW)
+    assert NEW_TEXT.replace("\n", "\r\n") == render.marked_text(NEW, "\r\n")
 
 
 def test_a_new_file_has_the_frontmatter_of_everos() -> None:
@@ -54,7 +54,7 @@ def test_odd_owners_read_back_from_the_frontmatter(owner_id: str) -> None:
     """Ids that YAML would read as something else are quoted."""
     owner = types.Owner(app="default", project="default", type="user", id=owner_id)
     place = layout.Place(owner=owner, kind="episode", date="2026-03-02")
-    parsed = parse.parse(types.RelPath("x"), render.new_file(place, [NEW], stamp=STAMP), place, timezone=UTC)
+    parsed = parse.parse(types.RelPath("x"), render.new_file(place, [NEW], stamp=STAMP), place)
     assert () == parsed.warnings
     assert owner_id == parsed.frontmatter.text("user_id")
 
@@ -76,7 +76,7 @@ def test_every_kind_reads_back(kind: str) -> None:
         fields=fields,
         sections=tuple((title, f"text of {title}") for title in row.sections),
     )
-    parsed = parse.parse(path, render.new_file(place, [made], stamp=STAMP), place, timezone=UTC)
+    parsed = parse.parse(path, render.new_file(place, [made], stamp=STAMP), place)
     assert () == parsed.warnings
     (only,) = parsed.entries
     assert (made.kind, made.id, made.fields, made.sections) == (only.kind, only.id, only.fields, only.sections)
@@ -96,7 +96,7 @@ def test_whole_files_read_back() -> None:
     made = entry.Entry(
         kind="agent_skill", id="skill_deploy", fields=fields, preamble="1. push\n---\n2. wait", form="whole"
     )
-    (only,) = parse.parse(types.RelPath("x"), render.new_file(place, [made], stamp=STAMP), place, timezone=UTC).entries
+    (only,) = parse.parse(types.RelPath("x"), render.new_file(place, [made], stamp=STAMP), place).entries
     assert (fields, made.preamble, made.id) == (only.fields, only.preamble, only.id)
     assert only.raw == render.whole_text(only)
 
@@ -106,14 +106,34 @@ def test_a_profile_is_changed_key_by_key() -> None:
     text = "---\nid: profile_mara\n# hers\nuser_id: mara\nsummary: 'likes tea'   # so far\ninfo:\n- a: 1\nold: x\nscore: 0.50\n---\nlikes tea\n"
     parsed = read(text, f"{FOLDER}/user.md")
     (only,) = parsed.entries
-    fields = {key: value for key, value in only.fields.items() if key != "old"} | {"summary": "likes: coffee", "facts": '["b", "c"]'}
+    fields = {key: value for key, value in only.fields.items() if key != "old"} | {
+        "summary": "likes: coffee",
+        "facts": '["b", "c"]',
+    }
     changed = msgspec.structs.replace(only, fields=fields, preamble="likes coffee\n\nand cake")
     written = render.rewritten(parsed, replaced={only.id: changed}, stamp=STAMP).decode()
-    expected = text.replace("'likes tea'", "'likes: coffee'").replace("old: x\n", "").replace("---\nlikes tea\n", f'facts: ["b", "c"]\nlast_appended_at: \'{STAMP}\'\n---\nlikes coffee\n\nand cake\n')
+    expected = (
+        text.replace("'likes tea'", "'likes: coffee'")
+        .replace("old: x\n", "")
+        .replace(
+            "---\nlikes tea\n", f'facts: ["b", "c"]\nlast_appended_at: \'{STAMP}\'\n---\nlikes coffee\n\nand cake\n'
+        )
+    )
     assert expected == written
     back = read(written, f"{FOLDER}/user.md")
     assert fields | {"last_appended_at": STAMP} == back.entries[0].fields
-    assert "---\nsummary: x\n" in render.rewritten(read("hello\n", f"{FOLDER}/user.md"), replaced={"profile_mara": entry.Entry(kind="profile", id="profile_mara", fields={"summary": "x"}, preamble="hello")}, stamp=STAMP).decode()
+    assert (
+        "---\nsummary: x\n"
+        in render.rewritten(
+            read("hello\n", f"{FOLDER}/user.md"),
+            replaced={
+                "profile_mara": entry.Entry(
+                    kind="profile", id="profile_mara", fields={"summary": "x"}, preamble="hello"
+                )
+            },
+            stamp=STAMP,
+        ).decode()
+    )
 
 
 def test_an_append_touches_three_lines_and_the_end() -> None:
@@ -187,25 +207,23 @@ def test_replacing_and_removing_leave_the_neighbours_alone() -> None:
         parsed, replaced={changed.id: changed}, removed=["ep_20260302_00000001"], stamp=STAMP, adopt=False
     ).decode()
     body = written.split("---\n", 2)[2]
-    assert body == "before\n\n" + render.entry_text(changed) + ONE.replace("00000001", "00000003") + "after\n"
+    assert body == "before\n\n" + render.marked_text(changed) + ONE.replace("00000001", "00000003") + "after\n"
 
 
 def test_text_that_did_not_change_keeps_its_layout() -> None:
     """An entry that a person laid out otherwise is written as it stands, until a value of it changes."""
     odd = "<!-- entry:ep_20260302_00000001 -->\n##   ep_20260302_00000001\n**owner_id**:mara\n### Content\n\n\n  She moved.  \n<!-- /entry:ep_20260302_00000001 -->\n"
     (found,) = read(odd).entries
-    assert odd == render.entry_text(found)
-    assert "**owner_id**: eve\n\n### Content\n  She moved.  \n" in render.entry_text(
+    assert odd == render.marked_text(found)
+    assert "**owner_id**: eve\n\n### Content\n  She moved.  \n" in render.marked_text(
         msgspec.structs.replace(found, fields={"owner_id": "eve"})
     )
 
 
 def test_raw_text_that_would_break_out_is_laid_out_anew() -> None:
     """Stored text with a marker outside any fence is escaped when it is put back."""
-    bad = parse.parse_entry(
-        "episode", "ep_20260302_00000001", "### Content\nx\n<!-- /entry:ep_20260302_00000001 -->\ny"
-    )
-    (back,) = read(render.entry_text(bad)).entries
+    bad = entry_text.read("episode", "ep_20260302_00000001", "### Content\nx\n<!-- /entry:ep_20260302_00000001 -->\ny")
+    (back,) = read(render.marked_text(bad)).entries
     assert bad.sections == back.sections
 
 
@@ -360,4 +378,4 @@ def test_bad_names_are_a_mistake_of_the_program() -> None:
         msgspec.structs.replace(NEW, sections=(("", "x"),)),
     ):
         with pytest.raises(ValueError, match=r"snake case|no title"):
-            render.entry_text(broken)
+            render.marked_text(broken)

@@ -146,7 +146,7 @@ async def take_over(root: Path) -> takeover.Report:
         places = layout.Layout(root)
         pen = writer.Writer(places, journal.Journal(database, clock.SystemClock()), clock.SystemClock(), UTC)
         try:
-            return await takeover.take_over(root, pen, timezone=UTC)
+            return await takeover.take_over(root, pen)
         finally:
             await pen.close()
             await database.close()
@@ -159,7 +159,7 @@ def logged(root: Path) -> list[tuple[layout.Place, entry.Entry]]:
         path = types.RelPath(file.relative_to(root).as_posix())
         place = layout.place(path)
         assert place is not None, path
-        parsed = parse.parse(path, file.read_bytes(), place, timezone=UTC)
+        parsed = parse.parse(path, file.read_bytes(), place)
         assert (None, ()) == (parsed.error, parsed.warnings)
         found += [(parsed.place, one) for one in parsed.entries]
     return found

@@ -7,7 +7,7 @@ import zoneinfo
 import pytest
 
 from everosd import types
-from everosd.log import entry, kind, layout, parse, view
+from everosd.log import entry, entry_text, kind, layout, view
 
 UTC = zoneinfo.ZoneInfo("UTC")
 PLACE = layout.Place(
@@ -16,7 +16,7 @@ PLACE = layout.Place(
 
 
 def made(kind_name: str = "episode", raw: str = "", form: entry.Form = "marked") -> entry.Entry:
-    return parse.parse_entry(kind_name, f"{kind.BY_NAME[kind_name].prefix}_20260302_1", raw, form=form)
+    return entry_text.read(kind_name, f"{kind.BY_NAME[kind_name].prefix}_20260302_1", raw, form=form)
 
 
 def test_wrong_values_have_defaults_and_are_reported() -> None:
@@ -75,7 +75,7 @@ def test_text_by_hand_is_where_answers_look(name: str, raw: str, field: str, val
 
 def test_json_in_a_profile_is_searched_as_text() -> None:
     """Every text in lists and maps is found, broken JSON is text, and the summary is there once."""
-    item = parse.parse_entry(
+    item = entry_text.read(
         "profile",
         "profile_mara",
         "---\nsummary: tea\ninfo:\n- k: [deep, {x: er}]\nodd: '[not json'\n---\ntea\n",

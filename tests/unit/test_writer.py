@@ -69,7 +69,7 @@ class Node:
         """Read a file."""
         place = layout.place(types.RelPath(path))
         assert place is not None
-        return parse.parse(types.RelPath(path), self.path(path).read_bytes(), place, timezone=UTC)
+        return parse.parse(types.RelPath(path), self.path(path).read_bytes(), place)
 
     def subjects(self, path: str = PATH) -> list[str]:
         """Return the subjects of all entries, in order."""
