@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from everosd import clock, types
 from everosd.index import shelf, where
 from everosd.search import query, rank
+from everosd.store import row
 from tests import memory_rows
 
 OWNER, OTHER, AGENT = memory_rows.OWNER, memory_rows.OTHER, memory_rows.AGENT
@@ -34,6 +36,11 @@ def search(store: memory_rows.MemoryStore) -> query.Search:
     return query.Search(store.rows, store, StoppedClock())
 
 
+async def add(store: memory_rows.MemoryStore, *entries: row.EntryRow) -> None:
+    """Store entries; the index writes files, which is no work for the loop."""
+    await asyncio.to_thread(store.add, *entries)
+
+
 async def found(search: query.Search, text: str, **fields: object) -> list[int]:
     given: dict[str, object] = {"owner": OWNER, "text": text, "method": "keyword"}
     answer = await search.run(query.Query(**(given | fields)))  # type: ignore[arg-type]  # fields of the struct by name
@@ -55,7 +62,7 @@ async def test_episodes_and_typed_memories_are_found_best_first(
     """Both appear among `episodes`, each with its row and a score that sorts them."""
     both = store.entry("a red kite over the hill", kind="memory", memory_type="semantic")
     one = store.entry("a red bus")
-    store.add(both, one, store.entry("a blue bus"))
+    await add(store, both, one, store.entry("a blue bus"))
     answer = await search.run(query.Query(owner=OWNER, text="red kite", method="keyword"))
     assert [both, one] == [hit.row for hit in answer.episodes]
     assert 1 >= answer.episodes[0].score > answer.episodes[1].score > 0
@@ -65,31 +72,31 @@ async def test_episodes_and_typed_memories_are_found_best_first(
 async def test_X02_fewer_than_asked_for(store: memory_rows.MemoryStore, search: query.Search) -> None:
     """top_k=50 of three, then of one, then of none."""
     entries = [store.entry("word") for _ in range(3)]
-    store.add(*entries)
+    await add(store, *entries)
     assert 3 == len(await found(search, "word", top_k=50))
-    store.add(*(msgspec.structs.replace(one, status="deprecated") for one in entries[:2]))
+    await add(store, *(msgspec.structs.replace(one, status="deprecated") for one in entries[:2]))
     assert [3] == await found(search, "word", top_k=50)
-    store.add(msgspec.structs.replace(entries[2], status="archived"))
+    await add(store, msgspec.structs.replace(entries[2], status="archived"))
     assert [] == await found(search, "word", top_k=50)
 
 
 @pytest.mark.parametrize("top_k", [1, 7, 100, -1])
 async def test_top_k_cuts_the_answer(store: memory_rows.MemoryStore, search: query.Search, top_k: int) -> None:
     """-1 means 100."""
-    store.add(*(store.entry(f"word {i}") for i in range(120)))
+    await add(store, *(store.entry(f"word {i}") for i in range(120)))
     assert (100 if top_k == -1 else top_k) == len(await found(search, "word", top_k=top_k))
 
 
 @pytest.mark.parametrize("text", ["fish days:", "C++ (x", '"open', "-x", "AND", "{0}", ">>>", "*", "f" * 10_000, " "])
 async def test_S01_odd_queries_are_answered(store: memory_rows.MemoryStore, search: query.Search, text: str) -> None:
     """A literal match or nothing, never an error."""
-    store.add(store.entry("fish"))
+    await add(store, store.entry("fish"))
     assert ([1] if "fish" in text else []) == await found(search, text)
 
 
 async def test_S02_a_part_of_a_chinese_sentence_is_found(store: memory_rows.MemoryStore, search: query.Search) -> None:
     """By keyword alone."""
-    store.add(store.entry("把機器推論洗成權威事實"), store.entry("tantivy你好"))
+    await add(store, store.entry("把機器推論洗成權威事實"), store.entry("tantivy你好"))
     assert [1] == await found(search, "權威事實")
     assert [2] == await found(search, "你好")
     assert [2] == await found(search, "tantivy")
@@ -97,9 +104,9 @@ async def test_S02_a_part_of_a_chinese_sentence_is_found(store: memory_rows.Memo
 
 async def test_S05_the_filter_chooses_among_all_entries(store: memory_rows.MemoryStore, search: query.Search) -> None:
     """Five old entries among hundreds of better ones are found when the filter asks for them."""
-    store.add(*(store.entry("fish", timestamp_us=100) for _ in range(400)))
-    store.add(*(store.entry(f"fish and many other things {i}", timestamp_us=1) for i in range(5)))
-    store.add(*(store.entry("fish", owner=OTHER) for _ in range(100)))
+    await add(store, *(store.entry("fish", timestamp_us=100) for _ in range(400)))
+    await add(store, *(store.entry(f"fish and many other things {i}", timestamp_us=1) for i in range(5)))
+    await add(store, *(store.entry("fish", owner=OTHER) for _ in range(100)))
     assert set(range(401, 406)) == set(await found(search, "fish", top_k=5, filter=where.During(to_us=50)))
 
 
@@ -107,7 +114,9 @@ async def test_S06_thresholds_act_after_filters_on_absolute_scores(
     store: memory_rows.MemoryStore, search: query.Search
 ) -> None:
     """min_score keeps exact matches and drops noise; a stricter radius never gives more."""
-    store.add(store.entry("Mara bought a red bicycle"), *(store.entry(f"Mara ate soup on day {i}") for i in range(20)))
+    await add(
+        store, store.entry("Mara bought a red bicycle"), *(store.entry(f"Mara ate soup on day {i}") for i in range(20))
+    )
     assert [1] == await found(search, "Mara red bicycle", min_score=0.3)
     counts = [len(await found(search, "Mara red bicycle", radius=step / 10)) for step in range(11)]
     assert sorted(counts, reverse=True) == counts
@@ -116,7 +125,8 @@ async def test_S06_thresholds_act_after_filters_on_absolute_scores(
 
 async def test_S07_only_active_entries_unless_asked(store: memory_rows.MemoryStore, search: query.Search) -> None:
     """Deprecated, archived and expired entries are found by their status only, expiry to the microsecond."""
-    store.add(
+    await add(
+        store,
         store.entry("word"),
         store.entry("word", status="deprecated", deprecated_by="ep_20260302_00000001"),
         store.entry("word", status="archived"),
@@ -132,7 +142,7 @@ async def test_S07_only_active_entries_unless_asked(store: memory_rows.MemorySto
 async def test_S07_the_ledger_has_the_last_word(store: memory_rows.MemoryStore, search: query.Search) -> None:
     """What was deprecated, removed or moved to another owner since the index saw it is not shown."""
     entries = [store.entry("word") for _ in range(4)]
-    store.add(*entries)
+    await add(store, *entries)
     store.rows.by_key[1] = msgspec.structs.replace(entries[0], status="deprecated")
     del store.rows.by_key[2]
     store.rows.by_key[3] = msgspec.structs.replace(entries[2], owner=OTHER)
@@ -144,14 +154,14 @@ async def test_M07_every_live_entry_with_the_word_is_a_hit_at_once(
 ) -> None:
     """Also when all have it."""
     for n in range(1, 8):
-        store.add(store.entry(f"Luna and thing {n}"))
+        await add(store, store.entry(f"Luna and thing {n}"))
         assert set(range(1, n + 1)) == set(await found(search, "Luna"))
 
 
 async def test_Z03_nothing_widens_the_scope(store: memory_rows.MemoryStore, search: query.Search) -> None:
     """Written as one owner, nothing is found as another, whatever filter and query say."""
-    store.add(store.entry("secret", session_id="s", sender_ids=("u_mara",)))
-    store.add(store.entry("the cat", kind="atomic_fact", entry_id="af_1", parent_id="ep_20260302_00000001"))
+    await add(store, store.entry("secret", session_id="s", sender_ids=("u_mara",)))
+    await add(store, store.entry("the cat", kind="atomic_fact", entry_id="af_1", parent_id="ep_20260302_00000001"))
     likeness = [
         OTHER,
         msgspec.structs.replace(OWNER, app="other"),
@@ -174,7 +184,7 @@ async def test_users_never_get_agent_memory_and_the_reverse(
     skill = store.entry("word", kind="agent_skill", owner=AGENT, entry_id="skill_x")
     memory = store.entry("word", kind="memory", owner=AGENT)
     episode, profile = store.entry("word"), store.entry("word", kind="profile", entry_id="profile_u_mara")
-    store.add(case, skill, memory, episode, profile)
+    await add(store, case, skill, memory, episode, profile)
     agent = await search.run(query.Query(owner=AGENT, text="word", include_profile=True))
     assert ((), ()) == (agent.episodes, agent.profiles)
     assert ([case], [skill]) == ([hit.row for hit in agent.agent_cases], [hit.row for hit in agent.agent_skills])
@@ -188,22 +198,22 @@ async def test_users_never_get_agent_memory_and_the_reverse(
 async def test_profiles_come_only_when_asked_for(store: memory_rows.MemoryStore, search: query.Search) -> None:
     """Also for a blank query."""
     profile = store.entry("likes tea", kind="profile", entry_id="profile_u_mara")
-    store.add(profile)
+    await add(store, profile)
     assert () == (await search.run(query.Query(owner=OWNER, text="tea"))).profiles
     answer = await search.run(query.Query(owner=OWNER, text=" ", include_profile=True))
     assert [profile] == [hit.row for hit in answer.profiles]
 
 
-def fact(store: memory_rows.MemoryStore, body: str, parent: str, **fields: object) -> types.EntryKey:
+async def fact(store: memory_rows.MemoryStore, body: str, parent: str, **fields: object) -> types.EntryKey:
     made = store.entry(body, kind="atomic_fact", parent_type="episode", parent_id=parent, **fields)
-    store.add(made)
+    await add(store, made)
     return made.key
 
 
 async def test_a_fact_finds_and_lifts_its_episode(store: memory_rows.MemoryStore, search: query.Search) -> None:
     """Of two equal Episodes the one with the matching fact is first; one without the word is found through its fact."""
-    store.add(*(store.entry(f"a visit to the harbour {i}") for i in (1, 2, 3)))
-    fact(store, "the harbour has a lighthouse", "ep_20260302_00000002")
+    await add(store, *(store.entry(f"a visit to the harbour {i}") for i in (1, 2, 3)))
+    await fact(store, "the harbour has a lighthouse", "ep_20260302_00000002")
     assert 2 == (await found(search, "harbour"))[0]
     assert [2] == await found(search, "lighthouse")
     assert [] == await found(search, "lighthouse", filter=where.During(to_us=1))
@@ -212,10 +222,10 @@ async def test_a_fact_finds_and_lifts_its_episode(store: memory_rows.MemoryStore
 
 async def test_facts_are_nested_by_hybrid_only(store: memory_rows.MemoryStore, search: query.Search) -> None:
     """Keyword and vector leave the list empty; a deprecated or foreign fact is never in it."""
-    store.add(store.entry("harbour"), store.entry("harbour", owner=OTHER))
-    own = fact(store, "the harbour has a lighthouse", "ep_20260302_00000001")
-    fact(store, "the harbour has a crane", "ep_20260302_00000001", status="deprecated")
-    fact(store, "the harbour has a bar", "ep_20260302_00000001", owner=OTHER)
+    await add(store, store.entry("harbour"), store.entry("harbour", owner=OTHER))
+    own = await fact(store, "the harbour has a lighthouse", "ep_20260302_00000001")
+    await fact(store, "the harbour has a crane", "ep_20260302_00000001", status="deprecated")
+    await fact(store, "the harbour has a bar", "ep_20260302_00000001", owner=OTHER)
     for method, expected in (("keyword", []), ("vector", []), ("hybrid", [own])):
         answer = await search.run(query.Query(owner=OWNER, text="harbour", method=method))  # type: ignore[arg-type]  # of the literal
         (hit,) = answer.episodes
@@ -227,7 +237,7 @@ async def test_methods_that_need_vectors_say_that_they_were_answered_without(
     store: memory_rows.MemoryStore, search: query.Search
 ) -> None:
     """The same hits as by keyword, and a reason."""
-    store.add(store.entry("word"))
+    await add(store, store.entry("word"))
     for method in ("vector", "hybrid", "agentic", "llm_multiround"):
         answer = await search.run(query.Query(owner=OWNER, text="word", method=method))
         assert [1] == [hit.row.key for hit in answer.episodes]
