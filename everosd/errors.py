@@ -34,15 +34,18 @@ class RootError(EverosdError):
 
 
 class LockHeld(EverosdError):
-    """Another daemon serves this root."""
+    """Another daemon serves this root, or a command works on its files."""
 
     def __init__(self, root: str, *, pid: int | None, port: int | None) -> None:
-        """Name the holder as far as its lock file tells."""
+        """Name the holder as far as its lock file tells; only a daemon has a port."""
         holder = "another process" if pid is None else f"everosd with pid {pid}"
-        at = "" if port is None else f" on port {port}"
-        super().__init__(f"{root} is already served by {holder}{at}")
+        if port is None:
+            super().__init__(f"{root} is in use by {holder}, which does not listen: a command, or a daemon that starts")
+            self.hint = "wait until it has ended, then type the same again"
+        else:
+            super().__init__(f"{root} is already served by {holder} on port {port}")
+            self.hint = "use that daemon, or stop it first" + ("" if pid is None else f" (kill {pid})")
         self.root, self.pid, self.port = root, pid, port
-        self.hint = "use that daemon, or stop it first" + ("" if pid is None else f" (kill {pid})")
 
 
 class PortTaken(EverosdError):

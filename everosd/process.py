@@ -38,6 +38,8 @@ OPENING_S = 900.0
 HTTP_DRAIN_S = 3
 """How long requests in flight may take once the daemon stops; the rest of the drain is for the indexes."""
 BACKLOG = 512
+COMMAND_S = 10.0
+"""How long a start waits for a command that works on the files; most take less than a second."""
 MAX_DAMAGED = 3
 """Damaged ledgers that one process sets aside; then the next start, or a person, has to look."""
 
@@ -109,7 +111,7 @@ def _run(settings: config.Config, notifier: notify.Notifier, limiter: logs.Repea
     from everosd.store import db
 
     with contextlib.ExitStack() as stack:
-        held = stack.enter_context(lock.acquire(settings.root, started_at=clocks.SystemClock().now().isoformat()))
+        held = stack.enter_context(_acquire(settings.root))
         listener = stack.enter_context(_listen(settings.api.host, settings.api.port))
         held.announce(host=settings.api.host, port=listener.getsockname()[1])
         runner = stack.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
@@ -120,6 +122,26 @@ def _run(settings: config.Config, notifier: notify.Notifier, limiter: logs.Repea
                 raise
             daemon.set_ledger_aside(settings.root / daemon.INDEX_FOLDER / daemon.LEDGER, error)
             return "damaged"
+
+
+def _acquire(root: Path) -> lock.Lock:
+    """Take the lock; a holder that does not listen is most likely a short command, and is waited for.
+
+    Raises:
+        LockHeld: a daemon serves the root, or a command takes longer than `COMMAND_S`.
+        RootError: the root cannot be used.
+    """
+    give_up_s = time.monotonic() + COMMAND_S
+    is_said = False
+    while True:
+        try:
+            return lock.acquire(root, started_at=clocks.SystemClock().now().isoformat())
+        except errors.LockHeld as error:
+            if error.port is not None or time.monotonic() >= give_up_s:
+                raise
+            if not is_said:
+                log.info("waiting_for_lock", root=str(root), pid=error.pid, at_most_s=COMMAND_S)
+                is_said = True
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -6,8 +6,10 @@ import asyncio
 import errno
 import json
 import logging
+import os
 import re
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -161,3 +163,31 @@ async def _until(look: Callable[[], bool]) -> None:
     async with asyncio.timeout(5):
         while not look():  # noqa: ASYNC110  # what is waited for happens in the kernel
             await asyncio.sleep(0.005)
+
+
+def test_a_command_that_works_on_the_files_is_waited_for(tmp_path: Path) -> None:
+    """`everosd status` just when the daemon starts does not keep it from starting."""
+    command = lock.acquire(tmp_path)
+    timer = threading.Timer(0.3, command.close)
+    timer.start()
+    with process._acquire(tmp_path):
+        assert os.getpid() == lock.holder(tmp_path).pid  # type: ignore[union-attr]  # it is held: by this test
+    timer.join()
+
+
+def test_a_command_that_takes_long_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start does not wait for ever, and does not call a command a daemon."""
+    monkeypatch.setattr(process, "COMMAND_S", 0.2)
+    with lock.acquire(tmp_path), pytest.raises(errors.LockHeld, match="does not listen") as refused:
+        process._acquire(tmp_path)
+    assert "wait until it has ended" in refused.value.hint
+
+
+def test_a_daemon_is_not_waited_for(tmp_path: Path) -> None:
+    """A second daemon is refused at once."""
+    began_s = time.monotonic()
+    with lock.acquire(tmp_path) as held:
+        held.announce(host="127.0.0.1", port=8123)
+        with pytest.raises(errors.LockHeld, match=r"already served by everosd with pid \d+ on port 8123"):
+            process._acquire(tmp_path)
+    assert time.monotonic() - began_s < process.COMMAND_S / 2
