@@ -193,7 +193,9 @@ class _Reader:
                 self._warn(0, f"the frontmatter says {written}, the file name {self.place.date}: the frontmatter holds")
             self.place = msgspec.structs.replace(self.place, date=written)
         elif self.place.date is None:
-            self._warn(0, f"neither the frontmatter nor the file name has a date: {layout.UNKNOWN_DATE} is taken")
+            self._warn(
+                0, f"no date in name or frontmatter: {layout.UNKNOWN_DATE} is taken; name it like episode-2026-03-02.md"
+            )
             self.place = msgspec.structs.replace(self.place, date=layout.UNKNOWN_DATE)
         value = head.values.get("deprecated_entries", "")
         if not isinstance(value, dict) and value not in ("", "null", "~"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import zoneinfo
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from everosd import clock, types
 from everosd.log import diff, entry, entry_text, layout, parse, render, structure, view
 
+PEER_FORMATS = Path(os.environ.get("EVEROSD_PEER", Path(__file__).parents[3] / "shared" / "peer")) / "formats"
 UTC = zoneinfo.ZoneInfo("UTC")
 BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")
 FOLDER = "default_app/default_project/users/mara"
@@ -542,11 +544,10 @@ def test_warnings_are_bounded() -> None:
 
 def test_shipped_shapes_of_everos_read_clean() -> None:
     """The sample files of EverOS, where they lie beside this repository, read without a word and render byte for byte."""
-    folder = Path(__file__).parents[3] / "shared" / "peer" / "formats"
-    if not folder.is_dir():
-        pytest.skip(f"no sample files in {folder}")
+    if not PEER_FORMATS.is_dir():
+        pytest.skip(f"{PEER_FORMATS} is not there (set EVEROSD_PEER)")
     for name, path in (("episode_after_reflection.md", EPISODES), ("atomic_facts_after.md", FACTS)):
-        data = (folder / name).read_bytes()
+        data = (PEER_FORMATS / name).read_bytes()
         parsed = read(data, path.replace("mara", "alice").replace("2026-03-02", "2026-11-29"))
         assert () == parsed.warnings
         assert parsed.error is None
