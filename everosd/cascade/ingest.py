@@ -68,8 +68,8 @@ class Ingest:
         self._owners = {}
         for path in self.known:
             self._count_owner(path, 1)
-        found, duplicates = await self._database.write(problems.load)
-        self.problems.reset(found, duplicates)
+        found, standing = await self._database.write(problems.load)
+        self.problems.reset(found, standing)
 
     def n_owners(self) -> int:
         """Return how many users and agents have any file."""
@@ -166,8 +166,8 @@ class Ingest:
         outcomes = await self._database.write(job)
         for path, read in readings.items():
             self._applied(path, read, outcomes[path], now_s, began_us)
-        if any(outcome.is_shadow_changed for outcome in outcomes.values()):
-            self.problems.duplicates = await self._database.write(problems.load_duplicates)
+        if any(outcome.is_standing_changed for outcome in outcomes.values()):
+            self.problems.standing = await self._database.write(problems.load_standing)
 
     def _removable(self, path: types.RelPath, read: reading.Reading, now_s: float) -> Collection[grace.Identity] | None:
         """Return which missing entries of a file are gone for certain; None: whatever is missing."""
@@ -281,7 +281,7 @@ class Ingest:
                 self.lsn = max(self.lsn, outcome.lsn)
                 self.n_entries += outcome.entries_delta
                 self.grace.deleted(outcome.removed, now_s)
-        self.problems.duplicates = await self._database.write(problems.load_duplicates)
+        self.problems.standing = await self._database.write(problems.load_standing)
 
 
 def _load(

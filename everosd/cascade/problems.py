@@ -12,11 +12,24 @@ from everosd.cascade import status
 from everosd.store import standing, state
 from everosd.watch import scan
 
-_ORDER = {"error": 0, "unreadable": 1, "duplicate": 2, "conflict": 3, "warning": 4, "healed": 5, "link": 6, "stray": 7}
+ORDER = {
+    kind: rank
+    for rank, kind in enumerate(
+        ("error", "unreadable", "duplicate", "successor", "conflict", "warning", "healed", "link", "stray")
+    )
+}
+"""Every kind of problem, the worst first."""
+
 _WARNINGS = msgspec.json.Decoder(tuple[state.Warning, ...])
 
-Duplicates = Sequence[tuple[str, int, str, str]]
-"""(path, line, entry id, path of the entry that counts)."""
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """What is odd about ids across files, as `store.standing` finds it."""
+
+    duplicates: Sequence[tuple[str, int, str, str]] = ()
+    """(path, line, entry id, path of the entry that counts)."""
+    unresolved: Sequence[tuple[str, int, str, str]] = ()
+    """(path, line, entry id, successor that is not there)."""
 
 
 class Problems:
@@ -31,11 +44,11 @@ class Problems:
         self._strays: set[str] = set()
         self._healed: dict[str, status.FileProblem] = {}
         self._ledger_error = ""
-        self.duplicates: Duplicates = ()
+        self.standing = Standing()
 
-    def reset(self, files: dict[str, tuple[status.FileProblem, ...]], duplicates: Duplicates) -> None:
+    def reset(self, files: dict[str, tuple[status.FileProblem, ...]], standing: Standing) -> None:
         """Take what the ledger remembers."""
-        self._files, self.duplicates = files, duplicates
+        self._files, self.standing = files, standing
 
     def read(self, found: state.FileState) -> None:
         """Replace what is said of a file by what its latest reading found."""
@@ -102,7 +115,16 @@ class Problems:
             status.FileProblem(
                 path=path, line=line, reason=f"{entry_id} also stands in {winner}, which counts", kind="duplicate"
             )
-            for path, line, entry_id, winner in self.duplicates
+            for path, line, entry_id, winner in self.standing.duplicates
+        ]
+        said += [
+            status.FileProblem(
+                path=path,
+                line=line,
+                reason=f"{entry_id} is replaced by {successor}, which is not there: it is live",
+                kind="successor",
+            )
+            for path, line, entry_id, successor in self.standing.unresolved
         ]
         said += [
             status.FileProblem(
@@ -114,7 +136,7 @@ class Problems:
             status.FileProblem(path=path, reason="not in a place that is read as memory", kind="stray")
             for path in self._strays
         ]
-        return tuple(sorted(said, key=lambda problem: (_ORDER.get(problem.kind, 9), problem.path, problem.line or 0)))
+        return tuple(sorted(said, key=lambda problem: (ORDER[problem.kind], problem.path, problem.line or 0)))
 
 
 def of_file(
@@ -127,15 +149,15 @@ def of_file(
     return tuple(said)
 
 
-def load(connection: sqlite3.Connection) -> tuple[dict[str, tuple[status.FileProblem, ...]], Duplicates]:
-    """Return what the ledger remembers: problems per file, and duplicate ids."""
+def load(connection: sqlite3.Connection) -> tuple[dict[str, tuple[status.FileProblem, ...]], Standing]:
+    """Return what the ledger remembers: problems per file, and what is odd about ids."""
     rows = connection.execute(
         "SELECT path, error, error_line, warnings FROM files WHERE error IS NOT NULL OR warnings <> x'5b5d'"
     )
     files = {path: of_file(path, error, line, _WARNINGS.decode(warnings)) for path, error, line, warnings in rows}
-    return files, standing.duplicates(connection)
+    return files, load_standing(connection)
 
 
-def load_duplicates(connection: sqlite3.Connection) -> Duplicates:
-    """Return the duplicate ids that the ledger holds."""
-    return standing.duplicates(connection)
+def load_standing(connection: sqlite3.Connection) -> Standing:
+    """Return what the ledger holds of duplicate ids and of successors that are not there."""
+    return Standing(duplicates=standing.duplicates(connection), unresolved=standing.unresolved(connection))

@@ -296,6 +296,10 @@ def _mode(path: Path) -> int:
         return 0
 
 
+def _said(_root: Path, _path: str) -> str:
+    return ""  # the reason says what to do, or there is nothing to do
+
+
 def _open(root: Path, path: str) -> str:
     return f"open {root / path} and correct that line; nothing in it is lost, and the daemon does not rewrite it"
 
@@ -312,6 +316,10 @@ def _retitle(_root: Path, _path: str) -> str:
     return "give one of the two entries another id"
 
 
+def _repoint(root: Path, path: str) -> str:
+    return f"correct or remove its line in deprecated_entries of {root / path}, or bring the other entry back"
+
+
 def _move(_root: Path, path: str) -> str:
     return f"move {path} to where it is read, e.g. users/<you>/episodes/episode-<date>.md; docs/ARCHITECTURE.md has the places"
 
@@ -322,9 +330,11 @@ def _within(_root: Path, _path: str) -> str:
 
 KINDS: dict[str, tuple[Level, Callable[[Path, str], str]]] = {
     "error": ("warn", _open),
-    "warning": ("note", lambda _root, _path: ""),
+    "warning": ("note", _said),
+    "healed": ("note", _said),
     "unreadable": ("warn", _allow),
     "duplicate": ("warn", _retitle),
+    "successor": ("note", _repoint),
     "conflict": ("warn", _merge),
     "stray": ("note", _move),
     "link": ("note", _within),

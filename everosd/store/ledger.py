@@ -73,7 +73,8 @@ def _apply(
     *,
     force: bool,
 ) -> state.Outcome:
-    outcome = state.Outcome(files_delta=_upsert_file(connection, file, now_us))
+    outcome = state.Outcome()
+    _upsert_file(connection, file, now_us)
     before = _known(connection, file.path)
     scope = (file.owner.app, file.owner.project, file.owner.type, file.owner.id)
     shadowed = {known.key for known in before.values() if known.is_shadowed}
@@ -103,10 +104,10 @@ def _apply(
     gone, outcome.withheld = _split_gone(connection, scope, before, removable)
     touched += _remove(connection, order, file.path, gone)
     outcome.removed = len(gone)
-    touched += _replace_deprecations(connection, file.path, scope, file.deprecated)
-    shadow = standing.settle(connection, order, file.owner, touched)
+    pointers = _replace_deprecations(connection, file.path, scope, file.deprecated)
+    is_settled_anew = standing.settle(connection, order, file.owner, touched + pointers)
     told = (*(known.key for known in gone.values()), *(row[-1] for row in moves), *(row[-1] for row in updates))
-    outcome.is_shadow_changed = shadow.is_changed or not shadowed.isdisjoint(told)
+    outcome.is_standing_changed = is_settled_anew or bool(pointers) or not shadowed.isdisjoint(told)
     outcome.entries_delta = len(inserts) - len(gone)
     _raise_sequences(connection, scope, file)
     outcome.lsn = order.lsn
@@ -189,9 +190,7 @@ def _replace_deprecations(
     return gone + changed
 
 
-def _upsert_file(connection: sqlite3.Connection, file: state.FileState, now_us: int) -> int:
-    """Write the file's row and return 1 when it is new."""
-    is_new = connection.execute("SELECT 1 FROM files WHERE path = ?", (file.path,)).fetchone() is None
+def _upsert_file(connection: sqlite3.Connection, file: state.FileState, now_us: int) -> None:
     connection.execute(
         "INSERT OR REPLACE INTO files (path, kind, app, project, owner_type, owner_id, date, inode, size, mtime_ns, digest,"
         " stamp, n_entries, is_stale, warnings, error, error_line, read_at_us)"
@@ -202,7 +201,6 @@ def _upsert_file(connection: sqlite3.Connection, file: state.FileState, now_us: 
             msgspec.json.encode(file.warnings), file.error, file.error_line, now_us,
         ),
     )  # fmt: skip
-    return int(is_new)
 
 
 def _raise_sequences(connection: sqlite3.Connection, scope: tuple[str, str, str, str], file: state.FileState) -> None:
@@ -234,14 +232,13 @@ def remove_files(connection: sqlite3.Connection, paths: Iterable[str], *, now_us
         owner = types.Owner(app=row[0], project=row[1], type=row[2], id=row[3])
         known = _known(connection, path)
         touched = _remove(connection, order, path, known)
-        touched += _replace_deprecations(connection, path, (owner.app, owner.project, owner.type, owner.id), {})
+        pointers = _replace_deprecations(connection, path, (owner.app, owner.project, owner.type, owner.id), {})
         connection.execute("DELETE FROM files WHERE path = ?", (path,))
-        shadow = standing.settle(connection, order, owner, touched)
+        is_settled_anew = standing.settle(connection, order, owner, touched + pointers)
         outcomes[path] = state.Outcome(
             removed=len(known),
-            files_delta=-1,
             entries_delta=-len(known),
-            is_shadow_changed=shadow.is_changed,
+            is_standing_changed=is_settled_anew or bool(pointers),
             lsn=order.lsn,
         )
     order.flush()

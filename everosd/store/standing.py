@@ -18,13 +18,6 @@ from everosd.store import numbering
 Scope = tuple[str, str, str, str]
 
 
-class Settled(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pass over touched ids found."""
-
-    is_changed: bool
-    """Some entry became shadowed, or stopped being so."""
-
-
 class _Row(msgspec.Struct, frozen=True, kw_only=True):
     key: int
     path: str
@@ -38,21 +31,27 @@ class _Row(msgspec.Struct, frozen=True, kw_only=True):
 
 def settle(
     connection: sqlite3.Connection, order: numbering.Numbering, owner: types.Owner, touched: Iterable[str]
-) -> Settled:
-    """Decide winners and status of the `touched` ids of one owner and of all that point to them."""
+) -> bool:
+    """Decide winners and status of the `touched` ids of one owner and of all that point to them.
+
+    Returns:
+        Whether some entry became shadowed or stopped being so, or one with a successor was among them.
+    """
     scope = (owner.app, owner.project, owner.type, owner.id)
     has_successors = _has_deprecations(connection, scope)
     is_changed = False
     ids = set(touched)
     for entry_id in sorted(_with_predecessors(connection, scope, ids) if has_successors else ids):
         rows = _rows(connection, scope, entry_id)
+        has_successor = has_successors and _successor(connection, scope, entry_id) is not None
+        is_changed |= has_successor
         if not rows:
             continue
         if entry_id in ids and (len(rows) > 1 or rows[0].is_shadowed):
             is_changed |= _choose(connection, order, entry_id, rows)
-        successor = live_successor(connection, scope, entry_id) if has_successors else None
+        successor = live_successor(connection, scope, entry_id) if has_successor else None
         _set_status(connection, order, rows, successor)
-    return Settled(is_changed=is_changed)
+    return is_changed
 
 
 def _has_deprecations(connection: sqlite3.Connection, scope: Scope) -> bool:
@@ -159,15 +158,15 @@ def _set_status(
             )
 
 
-def unresolved(connection: sqlite3.Connection, limit: int = 200) -> list[tuple[str, str, str]]:
-    """Return (path, entry id, successor) of deprecations that lead nowhere: dangling or circular."""
+def unresolved(connection: sqlite3.Connection, limit: int = 200) -> list[tuple[str, int, str, str]]:
+    """Return (path, line, entry id, successor) of deprecations that lead nowhere: dangling or circular."""
     rows = connection.execute(
-        "SELECT d.path, d.entry_id, d.successor FROM deprecations d JOIN entries e ON e.app = d.app AND e.project = d.project"
+        "SELECT d.path, e.line, d.entry_id, d.successor FROM deprecations d JOIN entries e ON e.app = d.app AND e.project = d.project"
         " AND e.owner_type = d.owner_type AND e.owner_id = d.owner_id AND e.entry_id = d.entry_id"
-        " WHERE e.deprecated_by IS NULL AND e.is_shadowed = 0 LIMIT ?",
+        " WHERE e.deprecated_by IS NULL AND e.is_shadowed = 0 ORDER BY d.path, e.line LIMIT ?",
         (limit,),
     )
-    return [(row[0], row[1], row[2]) for row in rows]
+    return [(row[0], row[1], row[2], row[3]) for row in rows]
 
 
 def duplicates(connection: sqlite3.Connection, limit: int = 200) -> list[tuple[str, int, str, str]]:

@@ -69,10 +69,9 @@ class Outcome(msgspec.Struct, kw_only=True):
     removed: int = 0
     withheld: tuple[tuple[str, int], ...] = ()
     """(entry id, nth) that are gone from the file but kept for now: absence is not deletion yet."""
-    files_delta: int = 0
     entries_delta: int = 0
     """Change in the number of live entries."""
-    is_shadow_changed: bool = False
-    """What is to be told of duplicate ids is another thing than before."""
+    is_standing_changed: bool = False
+    """What is to be told of duplicate ids and of successors that are not there may be another thing than before."""
     lsn: int = 0
     """Highest LSN after the transaction."""

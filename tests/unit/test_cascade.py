@@ -421,3 +421,18 @@ async def test_ready_is_not_said_before_the_disk_was_compared(root: Path) -> Non
             found_then = tasks.create_task(when_ready())
             async with daemon.loops(node, is_watching=False):
                 assert 20 == await found_then
+
+
+async def test_a_successor_that_is_not_there_is_reported_until_it_comes(root: Path) -> None:
+    """A pointer that leads nowhere hides nothing and is said; the successor's arrival ends both."""
+    old, new = "ep_20260302_00000001", "ep_20260302_00000002"
+    head = f"---\ndate: '2026-03-02'\ndeprecated_entries:\n  {old}: {new}\n---\n"
+    file(root).write_text(head + entry(1, "walnut"))
+    async with opened(root) as node:
+        assert [old] == await found(node, "walnut")
+        (problem,) = node.cascade.status().problems
+        assert ("successor", True) == (problem.kind, new in problem.reason)
+        file(root).write_text(head + entry(1, "walnut") + entry(2, "hazel"))
+        await caught_up(node)
+        assert [] == await found(node, "walnut")
+        assert () == node.cascade.status().problems

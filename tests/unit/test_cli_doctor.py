@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from everosd.cascade import problems
 from everosd.cli import doctor, root
 
 
@@ -130,12 +131,12 @@ def test_a_network_mount_gets_a_note(memory: Path, tmp_path: Path, monkeypatch: 
 
 def test_every_kind_of_file_problem_has_a_hint(memory: Path) -> None:
     """A problem that the cascade can report is never shown without its meaning."""
-    kinds = {"error", "warning", "unreadable", "duplicate", "conflict", "stray", "link"}
+    kinds = set(problems.ORDER)
     assert set(doctor.KINDS) == kinds
-    problems = [{"path": "a.md", "reason": "r", "kind": kind, "line": 3} for kind in sorted(kinds)]
-    findings = list(doctor._files(memory, {"problems": problems}))
+    said = [{"path": "a.md", "reason": "r", "kind": kind, "line": 3} for kind in sorted(kinds)]
+    findings = list(doctor._files(memory, {"problems": said}))
     assert [one.text for one in findings] == ["a.md:3: r"] * len(kinds)
-    assert [one.hint != "" for one in findings] == [kind != "warning" for kind in sorted(kinds)]
+    assert [one.hint != "" for one in findings] == [kind not in ("warning", "healed") for kind in sorted(kinds)]
 
 
 def test_the_report_counts_what_needs_a_look() -> None:

@@ -153,7 +153,7 @@ def test_deprecated_only_while_a_successor_is_there(connection: sqlite3.Connecti
     """A dangling pointer leaves the entry live; the successor's coming and going decides."""
     apply(connection, file("a.md", entry(A), deprecated={A: C}))
     assert ("a.md", "active", None) == live(connection)[A]
-    assert [("a.md", A, C)] == standing.unresolved(connection)
+    assert [("a.md", 1, A, C)] == standing.unresolved(connection)
     apply(connection, file("b.md", entry(C)))
     assert ("a.md", "deprecated", C) == live(connection)[A]
     ledger.remove_files(connection, ["b.md"], now_us=9)
@@ -226,10 +226,10 @@ def test_I05_a_duplicate_that_is_mended_or_moves_is_told_anew(connection: sqlite
     """The copy that does not count changes its line, then goes: both times what is reported has to be read again."""
     name = "ep_20260302_00000001"
     twice = [entry(name), entry(name, "copy", nth=1, line=9)]
-    assert apply(connection, file("a.md", *twice))["a.md"].is_shadow_changed
+    assert apply(connection, file("a.md", *twice))["a.md"].is_standing_changed
     moved = [twice[0], entry(name, "copy", nth=1, line=12)]
-    assert apply(connection, file("a.md", *moved))["a.md"].is_shadow_changed
+    assert apply(connection, file("a.md", *moved))["a.md"].is_standing_changed
     assert [("a.md", 12, name, "a.md")] == standing.duplicates(connection)
-    assert apply(connection, file("a.md", twice[0]), removable=None)["a.md"].is_shadow_changed
+    assert apply(connection, file("a.md", twice[0]), removable=None)["a.md"].is_standing_changed
     assert [] == standing.duplicates(connection)
-    assert not apply(connection, file("a.md", twice[0]))["a.md"].is_shadow_changed
+    assert not apply(connection, file("a.md", twice[0]))["a.md"].is_standing_changed
