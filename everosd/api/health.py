@@ -27,12 +27,12 @@ def reasons(status: cascade_status.Status) -> Iterator[str]:
     if not status.watch_healthy or status.watch_reason:
         yield f"changes are noticed by {status.watch_mode}: {status.watch_reason or 'the watcher is being restarted'}"
     if status.failed_permanent:
-        yield f"{status.failed_permanent} changes cannot be indexed: `everosd doctor` names them"
+        yield f"not read as it should be: {_n(status.failed_permanent, 'file')}; `everosd doctor` names what to mend"
     if status.failed_retryable:
-        yield f"{status.failed_retryable} changes failed and are tried again"
+        yield f"failed and tried again: {_n(status.failed_retryable, 'change')}"
     if status.phase == "ready" and not status.pending and status.files_on_disk != status.files_indexed:
         yield (
-            f"{status.files_on_disk} files on disk, {status.files_indexed} indexed:"
+            f"{_n(status.files_on_disk, 'file')} on disk, {status.files_indexed} indexed:"
             " `everosd status` names those that cannot be read"
         )
 
@@ -44,13 +44,16 @@ def _of_projection(name: str, projection: cascade_status.ProjectionStatus) -> It
     elif projection.state != "ok":
         yield f"the {name} index is {projection.state}: {projection.error or 'no reason given'}"
     elif projection.age_s > STALE_AFTER_S:
-        yield f"the {name} index is {projection.behind} changes behind, without progress for {projection.age_s:.0f} s"
+        behind = _n(projection.behind, "change")
+        yield f"the {name} index is {behind} behind, without progress for {projection.age_s:.0f} s"
 
 
-def health(
-    status: cascade_status.Status, *, version: str, uptime_s: float, notices: tuple[str, ...] = ()
-) -> schema.HealthResponse:
-    """Return the answer of GET /health; `notices` are said beside what the cascade says."""
+def _n(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def health(status: cascade_status.Status, *, version: str, uptime_s: float) -> schema.HealthResponse:
+    """Return the answer of GET /health; notices are said beside what the cascade says of itself."""
     why = tuple(reasons(status))
     return schema.HealthResponse(
         status="ok",
@@ -59,7 +62,7 @@ def health(
         disabled_features=("vector", "llm", "rerank"),
         cascade=_cascade(status, why),
         ready=status.phase == "ready",
-        degraded=(*why, *notices) or msgspec.UNSET,
+        degraded=(*why, *status.notices) or msgspec.UNSET,
         watch=schema.WatchHealthBlock(mode=status.watch_mode, healthy=status.watch_healthy, reason=status.watch_reason),
         problems=tuple(
             schema.ProblemItem(path=problem.path, reason=problem.reason, line=problem.line, kind=problem.kind)

@@ -108,7 +108,7 @@ def _own_routes(given: Services, counted: metrics.Metrics) -> list[Any]:
     @handlers.get("/health")
     async def answer_health(request: reply.Request) -> reply.Response:
         reply.called(request, "health")
-        now = health.health(given.status(), version=given.version, uptime_s=given.uptime_s(), notices=given.notices())
+        now = health.health(given.status(), version=given.version, uptime_s=given.uptime_s())
         return reply.raw(schema.ENCODER.encode(now))
 
     @handlers.get("/metrics")

@@ -35,11 +35,11 @@ class Services:
     watcher: fs.Watcher | None = None
     """What notices changes; None where nothing watches (a command working on the files alone)."""
     notices: Callable[[], tuple[str, ...]] = tuple
-    """What else /health should say, e.g. of settings that were refused."""
+    """What else /health and status should say, e.g. of settings that were refused."""
 
     def status(self) -> cascade_status.Status:
-        """Return what the cascade says of itself, with how changes are noticed; cheap."""
-        now = self.cascade.status()
+        """Return what the cascade says of itself, with how changes are noticed and what else there is to say; cheap."""
+        now = msgspec.structs.replace(self.cascade.status(), notices=self.notices())
         if self.watcher is None:
             return now
         return msgspec.structs.replace(

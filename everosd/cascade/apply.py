@@ -310,7 +310,7 @@ class Cascade:
             n_problems=len(problems_now),
             alarm=self._ingest.alarm,
             scan_age_s=self._clock.monotonic_s() - self._scanned_s,
-            done=done,
+            done=done if done < total else 0,
             total=total if done < total else 0,
             projections={projection.name: projection.status() for projection in self.projections},
             stalled=self._stalled(),

@@ -70,3 +70,5 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     owners: int = 0
     stalled: tuple[str, ...] = ()
     """Names of loops without progress for too long."""
+    notices: tuple[str, ...] = ()
+    """What the process around the cascade has to say, each a sentence, e.g. of settings that wait for a restart."""

@@ -49,6 +49,16 @@ def test_status_is_ok_even_when_degraded() -> None:
     assert found.degraded
 
 
+def test_notices_are_said_last_and_do_not_make_the_cascade_ill() -> None:
+    """Settings that wait for a restart are for a person to know; what is served is what the files say."""
+    found = health.health(
+        msgspec.structs.replace(WELL, failed_permanent=1, notices=("settings wait",)), version="1", uptime_s=0.0
+    )
+
+    assert ("not read as it should be: 1 file; `everosd doctor` names what to mend", "settings wait") == found.degraded
+    assert block(msgspec.structs.replace(WELL, notices=("settings wait",))).healthy
+
+
 def test_W01_drift_between_disk_and_index_is_never_clean() -> None:
     """Files on disk that are not indexed, with nothing under way, are named as a reason."""
     found = block(msgspec.structs.replace(WELL, files_on_disk=5))
