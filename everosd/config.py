@@ -107,13 +107,6 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     settle_ms: Annotated[int, Meta(ge=0, le=60_000)]
 
 
-class Index(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[index]`: what the indexes may use."""
-
-    text_heap_bytes: Annotated[int, Meta(ge=15_000_000, le=4_000_000_000)]
-    """Tantivy refuses less than 15 MB for a writer thread."""
-
-
 class Daemon(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[daemon]`: the process itself."""
 
@@ -138,7 +131,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     api: Api
     sqlite: Sqlite
     watch: Watch
-    index: Index
     daemon: Daemon
     log: Log
     given: tuple[tuple[str, object], ...] = ()
@@ -152,7 +144,6 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
     "api": Api,
     "sqlite": Sqlite,
     "watch": Watch,
-    "index": Index,
     "daemon": Daemon,
     "log": Log,
 }
@@ -250,7 +241,6 @@ def load(root: Path, environ: Mapping[str, str] = os.environ, *, given: Mapping[
         api=_section(Api, "api", values, origins),
         sqlite=_section(Sqlite, "sqlite", values, origins),
         watch=_section(Watch, "watch", values, origins),
-        index=_section(Index, "index", values, origins),
         daemon=_section(Daemon, "daemon", values, origins),
         log=_section(Log, "log", values, origins),
         given=tuple((given or {}).items()),
@@ -294,17 +284,6 @@ def merge(current: Config, fresh: Config) -> Reload:
             result = msgspec.structs.replace(result, **{section: changed})
     result = msgspec.structs.replace(result, ignored=fresh.ignored)
     return Reload(config=result, applied=tuple(applied), waits_for_restart=tuple(waiting))
-
-
-def dump(config: Config) -> dict[str, dict[str, object]]:
-    """Return all settings as plain values by section, secrets as stars: for `status`, `doctor` and people."""
-    return {
-        section: {
-            key: repr(value).strip("'") if isinstance(value, Secret) else value
-            for key, value in msgspec.structs.asdict(getattr(config, section)).items()
-        }
-        for section in SECTIONS
-    }
 
 
 def _from_file(path: Path) -> Iterator[Setting]:

@@ -86,7 +86,9 @@ class Guard:
         finally:
             await _log_fault(scope)
             took_s = self._clock.monotonic_s() - began_s
-            self._metrics.request(scope["state"].get("route", "other"), scope["method"], status, took_s)
+            state = scope["state"]
+            route, is_degraded = state.get("route", "other"), state.get("is_degraded", False)
+            self._metrics.request(route, scope["method"], status, took_s, is_degraded=is_degraded)
 
     def _refused(self, scope: Scope) -> wire.Answer | None:
         """Return why this request is not even looked at, None when it is."""

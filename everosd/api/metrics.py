@@ -42,8 +42,17 @@ class Metrics:
         self._latencies: dict[str, _Latency] = {}
         self._degraded = 0
 
-    def request(self, route: str, method: str, status: int, took_s: float) -> None:
-        """Count a request. `route` is a template, never a path: labels stay few. Status 0: the client left."""
+    def request(self, route: str, method: str, status: int, took_s: float, *, is_degraded: bool = False) -> None:
+        """Count a request.
+
+        Args:
+            route: A template, never a path: labels stay few.
+            method: Of HTTP.
+            status: Of the answer; 0: the client left.
+            took_s: From its arrival to the end of the answer.
+            is_degraded: It was answered, but not as asked.
+        """
+        self._degraded += is_degraded
         key = (route, method if method in {"GET", "POST"} else "other", str(status))
         self._requests[key] = self._requests.get(key, 0) + 1
         latency = self._latencies.get(route)
@@ -51,10 +60,6 @@ class Metrics:
             latency = self._latencies[route] = _Latency(counts=[0] * (len(BUCKETS_S) + 1))
         latency.counts[bisect.bisect_left(BUCKETS_S, took_s)] += 1
         latency.sum_s += took_s
-
-    def degraded_answer(self) -> None:
-        """Count an answer that could not be given as asked."""
-        self._degraded += 1
 
     def render(self, status: cascade_status.Status, uptime_s: float) -> bytes:
         """Return the text that Prometheus reads. Blocking: imports and reads /proc; runs in a thread."""

@@ -49,5 +49,6 @@ def raw(body: bytes, *, status: int = 200, media_type: str = JSON) -> Response:
 
 def success(request: Request, data: DataT, *, degraded: tuple[str, ...] = ()) -> Response:
     """Return `data` in the envelope, with what could not be done as asked beside it."""
+    request.scope["state"]["is_degraded"] = bool(degraded)
     envelope = schema.Envelope(request_id=request_id(request), data=data, degraded=degraded or msgspec.UNSET)
     return raw(schema.ENCODER.encode(envelope))

@@ -64,11 +64,9 @@ class Projection(Generic[I]):
         self._executor = concurrent.futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"index-{name}")
         self._connection: sqlite3.Connection | None = None
         self._wake = asyncio.Event()
-        self._idle = asyncio.Event()
         self._index: I | None = None
         self._at = checkpoint.Checkpoint(name=name, generation=1, lsn=0, cursor=0)
         self._next: tuple[I, checkpoint.Checkpoint] | None = None
-        self._retired: list[tuple[I, int]] = []
         self._progress: tuple[int, int] | None = None
         self._progressed_s = time.monotonic_s()
         self._error = ""
@@ -265,7 +263,7 @@ class Projection(Generic[I]):
         return await self.in_thread(begin)
 
     async def _swap(self) -> None:
-        """Let the replacement answer from now on; the old generation goes away at the next start or swap."""
+        """Let the replacement answer from now on; the old generation is closed and deleted."""
         assert self._next is not None  # noqa: S101  # checked by the caller
         now_us = clock.to_us(self._clock.now())
         await self._database.write(lambda connection: checkpoint.promote(connection, self.name, now_us))

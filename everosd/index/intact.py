@@ -128,15 +128,6 @@ def _is_whole(path: Path) -> bool:
     return bool(found == expected)
 
 
-def size_bytes(folder: Path) -> int:
-    """Return what the files below a folder hold together."""
-    total = 0
-    for path in folder.rglob("*"):
-        with contextlib.suppress(FileNotFoundError):  # merged away meanwhile
-            total += path.stat().st_size
-    return total
-
-
 @contextlib.contextmanager
 def translated(after: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Turn what Tantivy and the disk raise into our errors; a panic in Rust is no Exception and would end the daemon.

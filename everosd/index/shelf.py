@@ -116,10 +116,6 @@ class Shelf:
         values = searcher.fast_field_values("key", [address for _, address in found])
         return {int(value) for value in values if value is not None}
 
-    def n_slots(self) -> int:
-        """Return the number of documents, those replaced and not merged away yet included."""
-        return _n_slots(self.searcher)
-
     def search(self, terms: Sequence[token.Term], bounds: where.Where, k: int) -> list[Hit]:
         """Return the `k` best documents within the bounds that have one of the terms, best first."""
         searcher = self.searcher

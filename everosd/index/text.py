@@ -11,8 +11,6 @@ import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import msgspec
-
 from everosd import errors, types
 from everosd.index import contract, intact, shelf, token, where
 
@@ -22,16 +20,6 @@ SCHEMA_VERSION = 1
 
 SHORT_KINDS = frozenset({"atomic_fact", "foresight"})
 """Kinds whose entries are single statements."""
-
-
-class Stats(msgspec.Struct, frozen=True, kw_only=True):
-    """Size of the index, for status and for deciding on a compaction."""
-
-    documents: int
-    dead: int
-    """Replaced or removed documents not merged away yet."""
-    segments: int
-    size_bytes: int
 
 
 class TextIndex:
@@ -102,16 +90,6 @@ class TextIndex:
         """Return the keys of all documents that a search can reach."""
         with intact.translated():
             return self._long.keys() | self._short.keys()
-
-    def stats(self) -> Stats:
-        """Return sizes; walks the folder."""
-        shelves = (self._long, self._short)
-        return Stats(
-            documents=self.count(),
-            dead=sum(one.n_slots() for one in shelves) - self.count(),
-            segments=sum(one.searcher.num_segments for one in shelves),
-            size_bytes=intact.size_bytes(self.folder),
-        )
 
     def close(self) -> None:
         """Release files and threads; what was not committed is dropped."""

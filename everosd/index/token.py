@@ -125,14 +125,9 @@ SINGLE_WEIGHT = 0.2
 """Weight of single characters beside the pairs of a run of Han, Kana, Hangul, Thai, …"""
 
 
-def document_terms(text: str) -> list[str]:
-    """Return the terms of a document's text, repeated as often as they occur, in order."""
-    return _joined(text).split()
-
-
 def lead_terms(text: str, lead: str) -> str:
     """Return the terms of a document's text separated by one space, each with `lead` put before it."""
-    joined = _joined(text)
+    joined = " ".join(filter(None, map(_MEMO.__getitem__, _words(text))))
     return lead + joined.replace(" ", " " + lead) if joined else ""
 
 
@@ -145,10 +140,6 @@ def query_terms(text: str) -> tuple[Term, ...]:
         for term, weight in _forms(word):
             weights[term] = max(weight, weights.get(term, 0.0))
     return tuple(Term(text=term, weight=weight) for term, weight in weights.items())
-
-
-def _joined(text: str) -> str:
-    return " ".join(filter(None, map(_MEMO.__getitem__, _words(text))))
 
 
 def _words(text: str) -> list[str]:

@@ -43,8 +43,6 @@ class Busy(msgspec.Struct, frozen=True, kw_only=True):
     identity: file.Identity
     """Pass it as `settled` after `wait_s`: if the file is still the same then, it has settled."""
     wait_s: float
-    is_held: bool = False
-    """Another program holds a lock on it or has it open for writing."""
 
 
 def _busy(descriptor: int, found: os.stat_result, settled: file.Identity | None) -> Busy | None:
@@ -56,11 +54,11 @@ def _busy(descriptor: int, found: os.stat_result, settled: file.Identity | None)
         if age_ns < QUIET_NS:
             return Busy(identity=identity, wait_s=min(QUIET_NS - age_ns, QUIET_NS) / 1e9)
     if swap.is_held_for_writing(descriptor):
-        return Busy(identity=identity, wait_s=0.02, is_held=True)
+        return Busy(identity=identity, wait_s=0.02)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return Busy(identity=identity, wait_s=0.02, is_held=True)
+        return Busy(identity=identity, wait_s=0.02)
     except OSError as error:
         # NFS locks need write access, FUSE may know none: the exchange below does not depend on the lock.
         if error.errno not in {errno.EBADF, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL, errno.ENOLCK}:

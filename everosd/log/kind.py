@@ -319,4 +319,3 @@ KINDS: tuple[Kind, ...] = (
 """Every kind. `message` and `segment` share a file: an entry whose inline `type` is `segment` is the latter."""
 
 BY_NAME: dict[str, Kind] = {kind.name: kind for kind in KINDS}
-BY_PREFIX: dict[str, Kind] = {kind.prefix: kind for kind in reversed(KINDS) if kind.prefix}

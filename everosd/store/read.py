@@ -152,11 +152,6 @@ class Reader:
         rows = await self._all("SELECT seq FROM sqlite_sequence WHERE name = 'events'")
         return int(rows[0][0]) if rows else 0
 
-    async def file_facts(self, path: str) -> tuple[str, int | None, bytes] | None:
-        """Return (error or empty, its line, digest) of one file, None when it is not known."""
-        rows = await self._all("SELECT coalesce(error, ''), error_line, digest FROM files WHERE path = ?", (path,))
-        return (str(rows[0][0]), rows[0][1], bytes(rows[0][2])) if rows else None
-
 
 def to_row(values: Sequence[Any] | aiosqlite.Row) -> row.EntryRow:
     """Return the columns of `FIELDS` as a struct."""

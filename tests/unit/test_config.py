@@ -175,12 +175,11 @@ def test_wrong_variable_is_named(tmp_path: Path, name: str, text: str, said: str
 
 
 def test_secret_is_in_no_text_of_it(tmp_path: Path) -> None:
-    """Neither repr nor dump nor an error shows it."""
+    """Neither repr nor an error shows it, and it cannot be encoded."""
     write(tmp_path, "[api]\nhost = '0.0.0.0'\ntoken = 'tr0ub4dor'\n")
     loaded = config.load(tmp_path, {})
     assert loaded.api.token.reveal() == "tr0ub4dor"
     assert "tr0ub4dor" not in repr(loaded)
-    assert "tr0ub4dor" not in str(config.dump(loaded))
     with pytest.raises(TypeError):
         msgspec.json.encode(loaded)
 
