@@ -169,7 +169,8 @@ class Cascade:
         """Apply a chunk; what fails as a whole (the ledger cannot be written) is tried again, nothing is dropped."""
         began_us = clock.to_us(self._clock.now())
         try:
-            looks = await self._in_thread(lambda: self._ingest.read(chunk))
+            held = await self._ingest.held(chunk)
+            looks = await self._in_thread(lambda: self._ingest.read(chunk, held))
             for path, look in looks.items():
                 if not isinstance(look, scan.Unreadable):
                     self._dirty.succeeded(path)

@@ -21,6 +21,9 @@ from everosd.watch import scan
 OPEN_LIMIT_S = 60.0
 """How long entries missing from a file are held while some program keeps it open for writing."""
 
+LARGE_BYTES = 65_536
+"""From this size on, asking the ledger which entries are the same costs less than taking all of them apart."""
+
 Readings = dict[types.RelPath, reading.Reading]
 
 log = structlog.get_logger(__name__)
@@ -84,7 +87,26 @@ class Ingest:
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
-    def read(self, chunk: Collection[types.RelPath]) -> dict[types.RelPath, reading.Look]:
+    async def held(self, chunk: Collection[types.RelPath]) -> dict[types.RelPath, frozenset[bytes]]:
+        """Return, for the large files of a chunk, which entries need not be taken apart again when they are the same.
+
+        A file of which anything is said is read whole: what is said would else be forgotten.
+        """
+        large = [
+            path
+            for path in chunk
+            if (known := self.known.get(path)) is not None
+            and known.size >= LARGE_BYTES
+            and not known.is_stale
+            and not self.problems.says(path)
+        ]
+        if not large:
+            return {}
+        return await self._database.write(lambda connection: {path: ledger.digests(connection, path) for path in large})
+
+    def read(
+        self, chunk: Collection[types.RelPath], held: Mapping[types.RelPath, frozenset[bytes]]
+    ) -> dict[types.RelPath, reading.Look]:
         """Look at every path of a chunk. Blocking."""
         looks: dict[types.RelPath, reading.Look] = {}
         for path in chunk:
@@ -92,7 +114,7 @@ class Ingest:
             is_provable = known is not None and not known.is_stale and not self.grace.waits(path)
             digest = known.digest if known is not None and is_provable else None
             try:
-                looks[path] = reading.read(self.root, path, self.timezone, digest)
+                looks[path] = reading.read(self.root, path, self.timezone, digest, held.get(path, ()))
             except Exception as error:  # whatever a file holds, it stops no other one
                 log.exception("file_reading_failed", path=path)
                 looks[path] = scan.Unreadable(reason=f"everosd failed on it ({error!r})")

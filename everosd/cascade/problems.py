@@ -59,6 +59,10 @@ class Problems:
         else:
             self._files.pop(found.path, None)
 
+    def says(self, path: str) -> bool:
+        """Return whether the latest reading of a file found anything wrong."""
+        return path in self._files
+
     def unreadable(self, path: str, reason: str) -> None:
         """Note a file that cannot be read; the indexes keep what they have of it."""
         self._unreadable[path] = status.FileProblem(path=path, reason=f"cannot be read: {reason}", kind="unreadable")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import pathlib
 import zoneinfo
+from collections.abc import Collection
 
 import msgspec
 
@@ -36,8 +38,18 @@ class Unchanged(msgspec.Struct, frozen=True, kw_only=True):
 Look = Reading | Unchanged | scan.Absent | scan.Unreadable
 
 
-def read(root: pathlib.Path, path: types.RelPath, timezone: zoneinfo.ZoneInfo, known_digest: bytes | None) -> Look:
-    """Read and parse one file; `known_digest` is that of the bytes read last, to stop short when they are the same."""
+def read(
+    root: pathlib.Path,
+    path: types.RelPath,
+    timezone: zoneinfo.ZoneInfo,
+    known_digest: bytes | None = None,
+    held: Collection[bytes] = (),
+) -> Look:
+    """Read and parse one file.
+
+    `known_digest` is that of the bytes read last, to stop short when they are the same; `held` are the digests of the
+    entries that the ledger holds of the file, which are not taken apart again.
+    """
     seen = scan.look(root, path)
     if not isinstance(seen, scan.DiskFile):
         return seen
@@ -45,32 +57,40 @@ def read(root: pathlib.Path, path: types.RelPath, timezone: zoneinfo.ZoneInfo, k
     if place is None:
         return scan.Absent(parent_lists=True)
     try:
-        held = file.read(root / path)
+        found = file.read(root / path)
     except FileNotFoundError:
         gone = scan.look(root, path)
         return scan.Unreadable(reason="changed while it was read") if isinstance(gone, scan.DiskFile) else gone
     except (OSError, errors.LogError) as error:
         return scan.Unreadable(reason=getattr(error, "strerror", None) or str(error))
-    at = held.identity
+    at = found.identity
     disk = scan.DiskFile(path=path, inode=at.inode, size=at.size, mtime_ns=at.mtime_ns)
-    if known_digest is not None and file.digest(held.data) == known_digest:
+    if known_digest is not None and file.digest(found.data) == known_digest:
         return Unchanged(disk=disk)
-    parsed = parse.parse(path, held.data, place)
+    parsed = parse.parse(
+        path, found.data, place, is_known=(lambda digest, at: _digest(digest, at, timezone) in held) if held else None
+    )
     return Reading(
-        found=to_state(parsed, disk, timezone),
+        found=to_state(parsed, disk, timezone, held),
         parsed=parsed,
         is_being_written=bool(swap.is_open_for_writing(root / path)),
     )
 
 
-def to_state(parsed: parse.Parsed, disk: scan.DiskFile, timezone: zoneinfo.ZoneInfo) -> state.FileState:
+def to_state(
+    parsed: parse.Parsed, disk: scan.DiskFile, timezone: zoneinfo.ZoneInfo, held: Collection[bytes] = ()
+) -> state.FileState:
     """Return a parsed file in the ledger's form, with what is wrong with its entries among its warnings."""
     warnings = [state.Warning(reason=warning.reason, line=warning.line) for warning in parsed.warnings]
-    rows = []
+    rows: list[state.EntryState | state.SameEntry] = []
     for item in parsed.entries:
+        digest = _digest(item.digest, parsed.place, timezone)
+        if item.nth == 0 and item.form == "marked" and digest in held:
+            rows.append(state.SameEntry(entry_id=item.id, nth=item.nth, line=item.line, form=item.form, digest=digest))
+            continue
         record = view.record(item, parsed.place, timezone)
         warnings += [state.Warning(reason=f"{item.id}: {said}", line=item.line) for said in record.warnings]
-        rows.append(_entry_state(item, record))
+        rows.append(_entry_state(item, record, digest))
     return state.FileState(
         path=disk.path,
         kind=parsed.place.kind,
@@ -96,14 +116,14 @@ def _most(warnings: list[state.Warning]) -> tuple[state.Warning, ...]:
     return (*warnings[:MAX_WARNINGS], *more)
 
 
-def _entry_state(item: entries.Entry, record: view.Fields) -> state.EntryState:
+def _entry_state(item: entries.Entry, record: view.Fields, digest: bytes) -> state.EntryState:
     return state.EntryState(
         entry_id=item.id,
         nth=item.nth,
         line=item.line,
         form=item.form,
         kind=item.kind,
-        digest=_digest(item, record),
+        digest=digest,
         session_id=record.session_id,
         timestamp_us=record.timestamp_us,
         parent_type=record.parent_type,
@@ -117,7 +137,11 @@ def _entry_state(item: entries.Entry, record: view.Fields) -> state.EntryState:
     )
 
 
-def _digest(item: entries.Entry, record: view.Fields) -> bytes:
-    """Return what tells this entry from another state of it: its text, and what its file and place say of it."""
-    said = msgspec.msgpack.encode(msgspec.structs.replace(record, warnings=()))
-    return hashlib.blake2b(item.digest + said, digest_size=16).digest()
+def _digest(digest: bytes, place: layout.Place, timezone: zoneinfo.ZoneInfo) -> bytes:
+    """Return what tells an entry from another state of it: its text, and what the place of its file says of it."""
+    return hashlib.blake2b(digest + _context(place, timezone.key), digest_size=16).digest()
+
+
+@functools.lru_cache(maxsize=256)
+def _context(place: layout.Place, timezone: str) -> bytes:
+    return msgspec.msgpack.encode((place, timezone))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 import msgspec
@@ -79,15 +79,20 @@ class Parsed(msgspec.Struct, frozen=True, kw_only=True):
     """Frontmatter or bytes do not parse: the file must not be rewritten. What can be read is in `entries`."""
 
 
-def parse(path: types.RelPath, data: bytes, place: layout.Place) -> Parsed:
+IsKnown = Callable[[bytes, layout.Place], bool]
+"""Says of an entry's digest, and of the place completed by the frontmatter, whether the caller has that entry already."""
+
+
+def parse(path: types.RelPath, data: bytes, place: layout.Place, *, is_known: IsKnown | None = None) -> Parsed:
     """Read a file of the log. Never raises, whatever the bytes are.
 
     Args:
         path: where it stands, for `Parsed.path`.
         data: all of it.
         place: what `layout.place` says of the path.
+        is_known: marked entries of which it says so are not taken apart: they have id, raw text and digest only.
     """
-    return _Reader(path, data, place).read()
+    return _Reader(path, data, place, is_known).read()
 
 
 def derived_id(place: layout.Place, heading: str, nth: int) -> str:
@@ -104,8 +109,8 @@ def derived_id(place: layout.Place, heading: str, nth: int) -> str:
 class _Reader:
     """One file being read: collects entries, spans and warnings in file order."""
 
-    def __init__(self, path: types.RelPath, data: bytes, place: layout.Place) -> None:
-        self.path, self.data, self.place = path, data, place
+    def __init__(self, path: types.RelPath, data: bytes, place: layout.Place, is_known: IsKnown | None) -> None:
+        self.path, self.data, self.place, self.is_known = path, data, place, is_known
         self.kind = kinds.BY_NAME[place.kind]
         self.text = ""
         self.newline: Literal["\n", "\r\n"] = "\n"
@@ -267,8 +272,15 @@ class _Reader:
         self.n_seen[entry_id] = nth + 1
         if nth:
             self._warn(span.start, f"{entry_id} is in this file more than once: the first one holds")
-        self.entries.append(entry_text.read(kind, entry_id, raw, form=form, line=line, nth=nth))
+        self.entries.append(self._entry_of(kind, entry_id, raw, form, line, nth))
         self.spans.append(span)
+
+    def _entry_of(self, kind: str, entry_id: str, raw: str, form: entries.Form, line: int, nth: int) -> entries.Entry:
+        if self.is_known is not None and form == "marked" and nth == 0:
+            digest = entry_text.digest(kind, entry_id, raw)
+            if self.is_known(digest, self.place):
+                return entries.Entry(kind=kind, id=entry_id, form=form, raw=raw, line=line, digest=digest, nth=nth)
+        return entry_text.read(kind, entry_id, raw, form=form, line=line, nth=nth)
 
     def _body(self, head: frontmatter.Frontmatter) -> None:
         """Walk the tokens: text outside markers, an entry, and so on to the end."""

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from everosd import types
+from everosd import errors, types
 from everosd.store import numbering, standing, state
 
 _COLUMNS = (
@@ -80,8 +80,14 @@ def _apply(
     shadowed = {known.key for known in before.values() if known.is_shadowed}
     inserts, updates, moves, touched = [], [], [], []
     for position, entry in enumerate(file.entries):
-        values = tuple(getattr(entry, name) for name in _COLUMNS)
         known = before.pop((entry.entry_id, entry.nth), None)
+        if isinstance(entry, state.SameEntry):
+            if known is None or known.digest != entry.digest:
+                raise _out_of_step(file.path, entry.entry_id)
+            if (known.position, known.line, known.form) != (position, entry.line, entry.form):
+                moves.append((position, entry.line, entry.form, known.key))
+            continue
+        values = tuple(getattr(entry, name) for name in _COLUMNS)
         if known is None:
             key = order.next_key()
             lsn = order.event(key, "added", file.path)
@@ -112,6 +118,10 @@ def _apply(
     _raise_sequences(connection, scope, file)
     outcome.lsn = order.lsn
     return outcome
+
+
+def _out_of_step(path: str, entry_id: str) -> errors.StoreError:
+    return errors.StoreError(f"{path}: {entry_id} was read as unchanged, and the ledger holds another state of it")
 
 
 def _known(connection: sqlite3.Connection, path: str) -> dict[tuple[str, int], _Known]:
@@ -243,6 +253,13 @@ def remove_files(connection: sqlite3.Connection, paths: Iterable[str], *, now_us
         )
     order.flush()
     return outcomes
+
+
+def digests(connection: sqlite3.Connection, path: str) -> frozenset[bytes]:
+    """Return the digests of the entries that the ledger holds of one file, repeated ids left out."""
+    return frozenset(
+        row[0] for row in connection.execute("SELECT digest FROM entries WHERE path = ? AND nth = 0", (path,))
+    )
 
 
 def entries_stand_elsewhere(connection: sqlite3.Connection, path: str) -> bool:

@@ -29,6 +29,16 @@ class EntryState(msgspec.Struct, frozen=True, kw_only=True):
     raw: str
 
 
+class SameEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry that the ledger is known to hold as it stands: only its place in the file may have moved."""
+
+    entry_id: str
+    nth: int
+    line: int
+    form: str
+    digest: bytes
+
+
 class Warning(msgspec.Struct, frozen=True, kw_only=True):  # noqa: A001  # the grammar's own word, used qualified
     """Something in a file that is not as it should be."""
 
@@ -53,7 +63,7 @@ class FileState(msgspec.Struct, frozen=True, kw_only=True):
     """`last_appended_at`, empty without one."""
     entry_count: int
     """As the frontmatter says: ids up to it were given out once, though their entries may be gone."""
-    entries: tuple[EntryState, ...]
+    entries: tuple[EntryState | SameEntry, ...]
     deprecated: dict[str, str]
     """`deprecated_entries`: entry id → its successor."""
     warnings: tuple[Warning, ...] = ()

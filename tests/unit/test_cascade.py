@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime as dt
 import os
 import shutil
 import tempfile
@@ -19,26 +18,9 @@ from everosd import config, daemon, types
 from everosd.cascade import rebuild, verify
 from everosd.log import entry as entries
 from everosd.search import query
+from tests import fast_clock
 
 NOBODY = 65534
-SPEED = 20.0
-"""How much faster the cascade's clock runs: its second of grace takes 50 ms."""
-
-
-class FastClock:
-    """The machine's clock with monotonic time sped up."""
-
-    def now(self) -> dt.datetime:
-        """Return the real moment."""
-        return dt.datetime.now(dt.UTC)
-
-    def monotonic_s(self) -> float:
-        """Return sped-up seconds."""
-        return time.monotonic() * SPEED
-
-    async def sleep(self, seconds: float) -> None:
-        """Sleep a fraction of `seconds`."""
-        await asyncio.sleep(seconds / SPEED)
 
 
 @pytest.fixture
@@ -73,7 +55,7 @@ async def powerless() -> AsyncIterator[Path]:
 async def opened(root: Path) -> AsyncIterator[daemon.Node]:
     """Open the parts over `root`, everything on disk searchable."""
     settings = await asyncio.to_thread(config.load, root, {})
-    async with daemon.open_node(settings, FastClock()) as node:
+    async with daemon.open_node(settings, fast_clock.FastClock()) as node:
         await caught_up(node)
         yield node
 
@@ -231,7 +213,7 @@ async def test_W26_P12_one_bad_file_holds_up_no_other(powerless: Path) -> None:
         file(root, day=f"2026-03-{n + 1:02d}").write_text(entry(1, f"walnut{n}", f"202603{n + 1:02d}"))
     file(root, day="2026-03-05").chmod(0o000)
     settings = await asyncio.to_thread(config.load, root, {})
-    async with daemon.open_node(settings, FastClock()) as node:
+    async with daemon.open_node(settings, fast_clock.FastClock()) as node:
         await until(lambda: node.cascade.status().files_indexed == 19)
         status = node.cascade.status()
         bad = f"default_app/default_project/users/mara/episodes/{file(root, day='2026-03-05').name}"
@@ -410,7 +392,7 @@ async def test_ready_is_not_said_before_the_disk_was_compared(root: Path) -> Non
     for n in range(20):
         file(root, day=f"2026-03-{n + 1:02}").write_text(entry(1, "chestnut", f"202603{n + 1:02}"))
     settings = await asyncio.to_thread(config.load, root, {})
-    async with daemon.open_parts(settings, FastClock()) as node:
+    async with daemon.open_parts(settings, fast_clock.FastClock()) as node:
 
         async def when_ready() -> int:
             while node.cascade.phase() != "ready":  # noqa: ASYNC110  # looks at every turn of the loop
@@ -436,3 +418,23 @@ async def test_a_successor_that_is_not_there_is_reported_until_it_comes(root: Pa
         await caught_up(node)
         assert [] == await found(node, "walnut")
         assert () == node.cascade.status().problems
+
+
+async def test_an_edit_of_a_large_file_is_one_change(root: Path) -> None:
+    """Entries that stay the same are not taken apart again; a copy of one, a swap and a removal are still seen."""
+    texts = [entry(n, f"walnut{n} " + "x" * 300) for n in range(1, 301)]
+    file(root).write_text("".join(texts))
+    async with opened(root) as node:
+        lsn = node.cascade.status().lsn
+        file(root).write_text("".join(texts).replace("walnut150 ", "cherry150 "))
+        await caught_up(node)
+        assert (lsn + 1, [], 1) == (
+            node.cascade.status().lsn,
+            await found(node, "walnut150"),
+            len(await found(node, "cherry150")),
+        )
+        copied = [*texts[:10], entry(1, "walnut1 " + "x" * 300), *reversed(texts[20:])]
+        file(root).write_text("".join(copied))
+        await caught_up(node)
+        assert ([], 1) == (await found(node, "walnut15"), len(await found(node, "walnut299")))
+        assert 291 == await live(node)
