@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime as dt
 import os
 import pathlib
 import re
 import shutil
 import tempfile
-import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -22,31 +20,13 @@ from everosd import config, daemon, types
 from everosd.cascade import rebuild, verify
 from everosd.log import entry
 from everosd.search import query
+from tests import fast_clock
 
 T = TypeVar("T")
-
-SPEED = 25.0
-"""How much faster than ours the cascade's clock runs: its second of grace takes 40 ms."""
 
 OWNERS = ("mara", "ben")
 DAYS = ("2026-03-01", "2026-03-02", "2026-03-03")
 TOKEN = re.compile(r"tok[a-z]{8}")
-
-
-class FastClock:
-    """The machine's clock with monotonic time sped up."""
-
-    def now(self) -> dt.datetime:
-        """Return the real moment."""
-        return dt.datetime.now(dt.UTC)
-
-    def monotonic_s(self) -> float:
-        """Return sped-up seconds."""
-        return time.monotonic() * SPEED
-
-    async def sleep(self, seconds: float) -> None:
-        """Sleep a fraction of `seconds`."""
-        await asyncio.sleep(seconds / SPEED)
 
 
 def episode(entry_id: str, token: str) -> str:
@@ -82,7 +62,7 @@ class Machine(stateful.RuleBasedStateMachine):
         """Open the node; its loops run whenever the loop does."""
         self.stack = contextlib.AsyncExitStack()
         settings = config.load(self.root)
-        self.node = await self.stack.enter_async_context(daemon.open_node(settings, FastClock()))
+        self.node = await self.stack.enter_async_context(daemon.open_node(settings, fast_clock.FastClock()))
 
     def token(self) -> str:
         """Return a word that was never used."""

@@ -145,7 +145,7 @@ async def test_W18_unreadable_is_never_deleted(powerless: Path) -> None:
         for folder in (file(root).parent, root / "default_app"):
             folder.chmod(0o000)
             await node.cascade.reconcile("test")
-            await asyncio.sleep(2.5 / SPEED)
+            await node.clock.sleep(2.5)
             await node.cascade.reconcile("test")
             status = node.cascade.status()
             assert ["ep_20260302_00000001"] == await found(node, "walnut")
@@ -185,7 +185,7 @@ async def test_W21_all_files_gone_is_an_alarm_until_a_person_says_so(root: Path)
         data = file(root).read_bytes()
         file(root).unlink()
         await node.cascade.reconcile("test")
-        await asyncio.sleep(2.5 / SPEED)
+        await node.clock.sleep(2.5)
         assert "everosd rebuild" in node.cascade.status().alarm
         assert ["ep_20260302_00000001"] == await found(node, "walnut")
         file(root).write_bytes(data)
@@ -233,7 +233,7 @@ async def test_half_written_and_emptied_files_lose_nothing(root: Path) -> None:
     async with opened(root) as node:
         file(root).write_text("")
         await node.cascade.reconcile("test")
-        await asyncio.sleep(0.1 / SPEED)
+        await node.clock.sleep(0.1)
         assert ["ep_20260302_00000002"] == await found(node, "cherry")
         file(root).write_text(whole)
         await caught_up(node)
@@ -347,7 +347,7 @@ async def test_bytes_that_say_nothing_are_no_deletion(root: Path) -> None:
     async with opened(root) as node:
         file(root).write_bytes(entry(1, "walnut").encode("utf-16"))
         await caught_up(node)
-        await asyncio.sleep(2.5 / SPEED)
+        await node.clock.sleep(2.5)
         await caught_up(node)
         assert ["ep_20260302_00000001"] == await found(node, "walnut")
         assert "error" in {problem.kind for problem in node.cascade.status().problems}
@@ -365,7 +365,7 @@ async def test_a_slow_writer_in_place_takes_nothing_away(root: Path) -> None:
             slow.write(entry(1, "walnut"))
             slow.flush()
             await node.cascade.reconcile("test")
-            await asyncio.sleep(4.0 / SPEED)
+            await node.clock.sleep(4.0)
             assert ["ep_20260302_00000002"] == await found(node, "cherry")
         node.cascade.mark([types.RelPath(file(root).relative_to(root).as_posix())])
         await caught_up(node)

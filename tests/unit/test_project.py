@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from everosd import config, daemon
+from tests import fast_clock
 from tests.unit import test_cascade as unit
 
 root = unit.root
@@ -38,7 +39,7 @@ async def test_X05_a_start_that_dies_before_it_fills_a_new_index_leaves_no_empty
     await three_days(root)
     shutil.rmtree(root / ".index" / "text")
     settings = await asyncio.to_thread(config.load, root, {})
-    async with daemon.open_parts(settings, unit.FastClock()):
+    async with daemon.open_parts(settings, fast_clock.FastClock()):
         pass
     async with unit.opened(root) as node:
         assert 3 == len(await unit.found(node, "hazel"))
