@@ -15,7 +15,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Literal, NoReturn
 
@@ -340,9 +340,9 @@ class _Run:
         now = self._node.cascade.status()
         moved = (now.phase, now.done, now.lsn, now.pending, *(one.lsn for one in now.projections.values()))
         is_waiting = now.pending > 0 and not now.alarm  # an alarm waits for a person
+        for reason in self._stalls():
+            log.warning("stalled", reason=reason)
         if moved == self._moved and is_waiting:
-            if (age_s := time.monotonic() - self._moved_s) > self._settings.daemon.stalled_after_s:
-                log.warning("stalled", for_s=round(age_s), pending=now.pending, reason="no progress")
             return
         self._moved, self._moved_s, self._n_waiting = moved, time.monotonic(), now.pending if is_waiting else 0
         if self._notifier.is_heard and not self._is_ready and not self._stop.is_set():
@@ -391,14 +391,23 @@ class _Run:
         notices = []
         if self._node is not None and (reason := self._node.cascade.problems.ledger_error):
             notices.append(f"the ledger cannot be written, edits wait: {reason}")
-        age_s = time.monotonic() - self._moved_s
-        if self._n_waiting and age_s > self._settings.daemon.stalled_after_s:
-            notices.append(f"{self._n_waiting} changes wait and nothing has moved for {age_s:.0f} s")
+        notices += self._stalls()
         if self._settings_error:
             notices.append(f"the settings as saved are not in force: {self._settings_error}")
         if self._waiting:
             notices.append(f"changed settings wait for a restart: {', '.join(self._waiting)}")
         return tuple(notices)
+
+    def _stalls(self) -> Iterator[str]:
+        """Yield what has work and has not moved for too long: all of it, or one index while the others go on."""
+        limit_s = self._settings.daemon.stalled_after_s
+        age_s = time.monotonic() - self._moved_s
+        if self._n_waiting and age_s > limit_s:
+            yield f"{self._n_waiting} changes wait and nothing has moved for {age_s:.0f} s"
+            return
+        for one in () if self._node is None else self._node.cascade.projections:
+            if (now := one.status()).age_s > limit_s:
+                yield f"the {one.name} index is {now.behind} changes behind, and has not moved for {now.age_s:.0f} s"
 
     def _age_s(self) -> float:
         return round(time.monotonic() - self._began_s, 3)

@@ -12,16 +12,11 @@ from everosd.cascade import status as cascade_status
 MAX_PROBLEMS = 20
 """Problem files shown in /health; `everosd status` shows more."""
 
-STALE_AFTER_S = 30.0
-"""An index without progress for so long while there is something to do is a reason to look."""
-
 
 def reasons(status: cascade_status.Status) -> Iterator[str]:
     """Yield what does not work as it should, the worst first, each as a sentence with what to do where that is known."""
     if status.alarm:
         yield status.alarm
-    for name in status.stalled:
-        yield f"the {name} loop makes no progress: restart the daemon if this stays"
     for name, projection in sorted(status.projections.items()):
         yield from _of_projection(name, projection)
     if not status.watch_healthy or status.watch_reason:
@@ -43,9 +38,6 @@ def _of_projection(name: str, projection: cascade_status.ProjectionStatus) -> It
         yield f"the {name} index is being rebuilt: {done} of {total}"
     elif projection.state != "ok":
         yield f"the {name} index is {projection.state}: {projection.error or 'no reason given'}"
-    elif projection.age_s > STALE_AFTER_S:
-        behind = _n(projection.behind, "change")
-        yield f"the {name} index is {behind} behind, without progress for {projection.age_s:.0f} s"
 
 
 def _n(count: int, noun: str) -> str:

@@ -131,7 +131,6 @@ class _Snapshot:
         yield "deletions_held", "1 while a mass deletion is held back.", float(bool(status.alarm))
         yield "watch_healthy", "1 while changes are noticed at once.", float(status.watch_healthy)
         yield "scan_age_seconds", "Time since the last full comparison with the disk.", status.scan_age_s
-        yield "stalled_loops", "Loops without progress for too long.", len(status.stalled)
 
 
 _PROJECTION_GAUGES = (

@@ -123,6 +123,8 @@ class Projection(Generic[I]):
 
     def wake(self, lsn: int) -> None:
         """Tell that the ledger has come up to `lsn`."""
+        if not self.is_behind():
+            self._progressed_s = self._clock.monotonic_s()  # until now there was nothing to get on with
         self._lsn_seen = max(self._lsn_seen, lsn)
         self._wake.set()
 
@@ -251,6 +253,7 @@ class Projection(Generic[I]):
         index, at = await self._begin()
         await self._save(at)
         self._next = (index, at)
+        self._progressed_s = self._clock.monotonic_s()
         self._wake.set()
 
     async def _begin(self) -> tuple[I, checkpoint.Checkpoint]:

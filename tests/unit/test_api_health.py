@@ -89,16 +89,6 @@ def test_a_held_back_mass_deletion_comes_first() -> None:
     assert ("3 of 3 files are gone: `everosd rebuild`", True) == (found.reasons[0], found.index_emptied)
 
 
-def test_an_index_that_stands_still_is_a_reason() -> None:
-    """Readiness goes by the age of progress, not by a flag that somebody set."""
-    behind = cascade_status.ProjectionStatus(lsn=4, behind=8, documents=4, age_s=health.STALE_AFTER_S + 1)
-
-    found = block(msgspec.structs.replace(WELL, pending=8, projections={"text": behind}))
-
-    assert (False, 8) == (found.healthy, found.projections["text"].behind)
-    assert "8 changes behind" in found.reasons[0]
-
-
 def test_an_index_that_is_just_behind_is_no_reason() -> None:
     """A few changes under way are `pending`, not a fault."""
     behind = cascade_status.ProjectionStatus(lsn=4, behind=8, documents=4, age_s=0.2)

@@ -11,14 +11,17 @@ import re
 import socket
 import threading
 import time
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 import structlog
 
 from everosd import config, daemon, errors, lock, logs, notify, process
+from everosd.cascade import status
 
 
 @pytest.fixture
@@ -123,6 +126,23 @@ async def test_wrong_settings_are_named_until_they_are_mended(run: process._Run,
     settings.unlink()
     await run._reload()
     assert run._notices() == ()
+
+
+async def test_an_index_that_stands_still_while_the_others_go_on_is_named(run: process._Run) -> None:
+    """Readiness goes by the age of progress, not by a flag that somebody set."""
+
+    class Behind:
+        name, age_s = "text", 29.0
+
+        def status(self) -> status.ProjectionStatus:
+            return status.ProjectionStatus(lsn=4, behind=8, documents=4, age_s=self.age_s)
+
+    index = Behind()
+    node: Any = types.SimpleNamespace(cascade=types.SimpleNamespace(projections=[index]))
+    run._node = node
+    assert [] == list(run._stalls())
+    index.age_s = 31.0
+    assert ["the text index is 8 changes behind, and has not moved for 31 s"] == list(run._stalls())
 
 
 async def test_error_of_ours_is_told_from_what_it_brought_down() -> None:

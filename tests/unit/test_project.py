@@ -46,6 +46,20 @@ async def test_X05_a_start_that_dies_before_it_fills_a_new_index_leaves_no_empty
         assert 3 == await unit.live(node)
 
 
+async def test_an_index_that_had_nothing_to_do_does_not_stand_still(root: Path) -> None:
+    """Its age counts from the moment at which it fell behind, not from its last work, which may be days ago."""
+    await three_days(root)
+    async with unit.opened(root) as node:
+        await node.clock.sleep(10)
+        assert 0.0 == node.text.status().age_s
+        node.text.wake(node.cascade.status().lsn + 1)
+        began_s = node.clock.monotonic_s()
+        assert 1 == node.text.status().behind
+        assert node.text.status().age_s <= node.clock.monotonic_s() - began_s + 1
+        await node.clock.sleep(5)
+        assert node.text.status().age_s >= 5
+
+
 @pytest.mark.parametrize("is_rebuilding", [False, True])
 async def test_the_text_index_is_deleted_while_the_daemon_runs(root: Path, *, is_rebuilding: bool) -> None:
     """The next save is found, and so is everything else."""
