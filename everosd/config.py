@@ -15,7 +15,7 @@ import tomllib
 import zoneinfo
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, TypeVar
+from typing import Annotated, Any, Literal, NoReturn, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec import Meta
@@ -200,6 +200,9 @@ def root_path(given: str | Path | None = None, environ: Mapping[str, str] = os.e
 
     Absolute and resolved, so that a root reached through a symlink is the same root. It need not exist.
     """
+    if given == "":
+        what = "--root"
+        raise errors.RootError(what, "names no folder", hint="name one, or leave it out: $EVEROS_ROOT, else ~/.everos")
     chosen = given or environ.get(ROOT_VARIABLE) or environ.get("EVEROS_MEMORY__ROOT") or DEFAULT_ROOT
     try:
         return Path(chosen).expanduser().resolve()
@@ -359,10 +362,10 @@ def _require_known(setting: Setting) -> None:
             return
     near = difflib.get_close_matches(wrong, sorted(set(known)), n=1)
     if near:
-        hint = f"did you mean {shown.format(near[0])}?"
+        also = f"did you mean {shown.format(near[0])}?"
     else:
-        hint = f"known are {', '.join(shown.format(name) for name in sorted(set(known)))}"
-    raise errors.ConfigError(setting.origin, setting.name, f"unknown {what}; {hint}", line=setting.line, hint=hint)
+        also = f"known are {', '.join(shown.format(name) for name in sorted(set(known)))}"
+    raise _wrong(setting, f"unknown {what}; {also}")
 
 
 def _value(setting: Setting) -> object:
@@ -375,9 +378,7 @@ def _value(setting: Setting) -> object:
     try:
         return msgspec.convert(setting.value, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise errors.ConfigError(
-            ENVIRONMENT, setting.name, str(error), hint=f"correct or unset {setting.name}"
-        ) from error
+        raise _wrong(setting, _reason(str(error), kind)) from error
 
 
 def _section(kind: type[SectionT], name: str, values: Mapping[str, Any], origins: Origins) -> SectionT:
@@ -390,7 +391,17 @@ def _section(kind: type[SectionT], name: str, values: Mapping[str, Any], origins
         setting = origins.get((name, key))
         if setting is None:
             raise
-        raise _wrong(setting, reason) from error
+        fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
+        raise _wrong(setting, _reason(reason, fields.get(key))) from error
+
+
+def _reason(said: str, kind: object) -> str:
+    """Return what a failed check says, in words for people: which values there are, not which type."""
+    if get_origin(kind) is Literal:
+        return f"{said}; there are {', '.join(map(str, get_args(kind)))}"
+    for name, word in (("`int`", "a whole number"), ("`float`", "a number"), ("`str`", "a text")):
+        said = said.replace(name, word)
+    return said
 
 
 def _secret(kind: type, value: object) -> Secret:
@@ -401,11 +412,13 @@ def _secret(kind: type, value: object) -> Secret:
     raise ValueError(reason)
 
 
-def _wrong(setting: Setting, reason: str) -> errors.ConfigError:
+def _wrong(setting: Setting, reason: str, *, hint: str = "") -> errors.ConfigError:
     """Return the error for a value that does not fit."""
     if setting.origin.endswith(FILE_NAME):
-        return errors.ConfigError(setting.origin, setting.name, reason, line=setting.line)
-    return errors.ConfigError(setting.origin, setting.name, reason, hint=f"correct or remove {setting.name}")
+        return errors.ConfigError(setting.origin, setting.name, reason, line=setting.line, hint=hint)
+    verb = "unset" if setting.origin == ENVIRONMENT else "leave out"
+    hint = hint or f"correct or {verb} {setting.name}"
+    return errors.ConfigError(setting.origin, setting.name, reason, hint=hint)
 
 
 def _check_meaning(config: Config, origins: Origins) -> None:
@@ -417,7 +430,11 @@ def _check_meaning(config: Config, origins: Origins) -> None:
         also = f"; did you mean {near[0]}?" if near else "; use an IANA name such as Europe/Berlin"
         raise _wrong(origins["memory", "timezone"], f"no such time zone: {config.memory.timezone}{also}") from error
     if not config.api.token and not is_loopback(config.api.host):
-        raise _wrong(origins["api", "host"], f"{config.api.host} is not loopback, and no api.token is set")
+        raise _wrong(
+            origins["api", "host"],
+            f"{config.api.host} is not loopback, and no api.token is set",
+            hint='set [api] token = "a long secret" in everos.toml, or EVEROS_API__TOKEN; or stay on 127.0.0.1',
+        )
 
 
 def is_loopback(host: str) -> bool:

@@ -46,13 +46,6 @@ class Rebuilt(msgspec.Struct, frozen=True, kw_only=True):
     entries: int
 
 
-class Adopted(msgspec.Struct, frozen=True, kw_only=True):
-    """What an adoption did."""
-
-    entries: int
-    """Hand-written entries that got their markers."""
-
-
 class Reconciled(msgspec.Struct, frozen=True, kw_only=True):
     """What there is after a comparison with the disk."""
 
@@ -117,9 +110,9 @@ class Admin:
         asked = await self._body(request, "adopt", schema.ADOPT)
         path = None if asked.path is None else _memory_file(asked.path)
 
-        async def work(progress: Progress) -> Adopted:
+        async def work(progress: Progress) -> msgspec.Struct:
             del progress
-            return Adopted(entries=await self._given.cascade.adopt(path))
+            return await self._given.cascade.adopt(path)
 
         return self._stream("adopt", work)
 
@@ -238,7 +231,7 @@ def _memory_file(path: str) -> types.RelPath:
     """
     relative = types.RelPath(path)
     if layout.place(relative) is None:
-        message = "names no memory file below the root"
+        message = f"no memory is read at {path}"
         raise errors.RequestError(message, field="path")
     return relative
 

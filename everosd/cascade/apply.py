@@ -32,6 +32,15 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 
+class Adopted(msgspec.Struct, frozen=True, kw_only=True):
+    """What an adoption did."""
+
+    entries: int
+    """Hand-written entries that got their markers."""
+    refused: tuple[str, ...] = ()
+    """Files that were left as they are, each with line and reason."""
+
+
 class Cascade:
     """Keeps the ledger and every index in step with the disk. Lives on the event loop."""
 
@@ -261,14 +270,28 @@ class Cascade:
         known = self._ingest.known
         known.update({path: msgspec.structs.replace(at, is_stale=True) for path, at in known.items()})
 
-    async def adopt(self, path: types.RelPath | None = None) -> int:
-        """Give hand-written entries of one file, or of all, their markers; return how many got them."""
-        paths = [path] if path is not None else await self.database.write(_paths_with_hand_text)
-        n_adopted = 0
+    async def adopt(self, path: types.RelPath | None = None) -> Adopted:
+        """Give hand-written entries of one file, or of all, their markers.
+
+        Raises:
+            NotFound: There is no such file.
+            WriteRefused: The file may not be rewritten; of all, it is named and the others go on.
+        """
+        if path is not None:
+            n_adopted = await self.writer.adopt(path)
+            self.mark([path])
+            return Adopted(entries=n_adopted)
+        n_adopted, refused = 0, []
+        paths = await self.database.write(_paths_with_hand_text)
         for item in paths:
-            n_adopted += await self.writer.adopt(item)
+            try:
+                n_adopted += await self.writer.adopt(item)
+            except errors.WriteRefused as error:
+                refused.append(str(error))
+            except errors.NotFound:  # deleted meanwhile
+                continue
         self.mark(paths)
-        return n_adopted
+        return Adopted(entries=n_adopted, refused=tuple(refused))
 
     def is_settled(self) -> bool:
         """Return whether everything noticed is searchable; what an alarm holds back is not waited for."""

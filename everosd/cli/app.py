@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -18,22 +19,34 @@ from everosd.cli import root as root_folder
 from everosd.cli import serve as serve_command
 
 API = "/api/v1"
-HINTS = {"user_id": "name one with --user, or an agent with --agent"}
+HINTS = {
+    "user_id": "name another with --user",
+    "agent_id": "name another with --agent",
+    "app_id": "name another with --app",
+    "project_id": "name another with --project",
+    "path": "name a file that `everosd status` counts, or none for all; docs/ARCHITECTURE.md has the places",
+}
 """What to type where a field of a request is at fault."""
 OK = 200
+MAX_NAMED = 10
+"""Owners that a question names."""
 
 Root = Annotated[
-    Path | None,
-    typer.Option("--root", help="Memory root. Default: $EVEROS_ROOT, else ~/.everos.", show_default=False),
+    str | None,
+    typer.Option(
+        "--root", metavar="FOLDER", help="Memory root. Default: $EVEROS_ROOT, else ~/.everos.", show_default=False
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the answer as JSON, for programs.")]
-App = Annotated[str, typer.Option("--app", help="App id.")]
-Project = Annotated[str, typer.Option("--project", help="Project id.")]
+App = Annotated[str, typer.Option("--app", metavar="ID", help="Which app's memory.")]
+Project = Annotated[str, typer.Option("--project", metavar="ID", help="Which project's memory.")]
 Method = Literal["keyword", "vector", "hybrid"]
 
 commands = typer.Typer(
     name="everosd",
     help="A memory daemon: Markdown that anyone can edit, searchable within milliseconds of a save.",
+    epilog="First steps: everosd init, then everosd serve, then everosd search. Something is wrong: everosd doctor.",
+    context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,  # they print local variables, and a local variable may be a key
@@ -84,34 +97,64 @@ def init(*, root: Root = None) -> None:
 def serve(
     *,
     root: Root = None,
-    host: Annotated[str | None, typer.Option("--host", help="Address to listen on.", show_default=False)] = None,
+    host: Annotated[
+        str | None,
+        typer.Option(
+            "--host",
+            metavar="ADDRESS",
+            help="Address to listen on. Default: [api] host, else 127.0.0.1.",
+            show_default=False,
+        ),
+    ] = None,
     port: Annotated[
         int | None,
-        typer.Option("--port", help="TCP port; 0 lets the system choose.", min=0, max=65535, show_default=False),
+        typer.Option(
+            "--port",
+            metavar="PORT",
+            help="TCP port; 0 lets the system choose. Default: [api] port, else 8000.",
+            min=0,
+            max=65535,
+            show_default=False,
+        ),
     ] = None,
 ) -> None:
     """Run the daemon in the foreground until SIGTERM or Ctrl-C."""
-    raise typer.Exit(serve_command.run(None if root is None else str(root), host, port))
+    raise typer.Exit(serve_command.run(root, host, port))
 
 
 @commands.command()
 def search(
-    query: Annotated[list[str], typer.Argument(help="What to look for; any text is a query.")],
+    query: Annotated[list[str], typer.Argument(metavar="WORDS", help="What to look for; any text is a query.")],
     *,
     root: Root = None,
-    user: Annotated[str | None, typer.Option("--user", help="Whose memory. Default: the only user there is.")] = None,
-    agent: Annotated[str | None, typer.Option("--agent", help="An agent's memory instead of a person's.")] = None,
+    user: Annotated[
+        str | None, typer.Option("--user", metavar="ID", help="Whose memory. Default: the only user there is.")
+    ] = None,
+    agent: Annotated[
+        str | None, typer.Option("--agent", metavar="ID", help="An agent's memory instead of a person's.")
+    ] = None,
     app: App = "default",
     project: Project = "default",
-    top_k: Annotated[int, typer.Option("--top-k", help="At most so many hits.", min=1, max=100)] = 10,
-    min_score: Annotated[float, typer.Option("--min-score", help="Leave out weaker hits, 0 to 1.", min=0, max=1)] = 0.0,
-    include_all: Annotated[bool, typer.Option("--all", help="Also what is deprecated, expired or archived.")] = False,
+    top_k: Annotated[
+        int, typer.Option("--top-k", metavar="N", help="At most so many hits, 1 to 100.", min=1, max=100)
+    ] = 10,
+    min_score: Annotated[
+        float, typer.Option("--min-score", metavar="SCORE", help="Leave out weaker hits, 0 to 1.", min=0, max=1)
+    ] = 0.0,
+    include_all: Annotated[
+        bool, typer.Option("--all", help="Also what is deprecated, expired, superseded or archived.")
+    ] = False,
     method: Annotated[
         Method, typer.Option("--method", help="vector and hybrid answer by keyword for now.")
     ] = "keyword",
     as_json: Json = False,
 ) -> None:
     """Search one person's or agent's memory."""
+    where = config.root_path(root)
+    if not " ".join(query).strip():
+        _refuse("there is nothing to look for", "give some words, e.g.: everosd search fish market")
+    if user is not None and agent is not None:
+        _refuse("--user and --agent exclude each other", "leave one of them out")
     body: dict[str, object] = {
         "query": " ".join(query),
         "app_id": app,
@@ -124,7 +167,12 @@ def search(
     }
     if include_all:
         body["include_status"] = ["active", "deprecated", "expired", "superseded", "archived"]
-    answer = _ask(root, "POST", f"{API}/memory/search", body)
+    try:
+        answer = _ask(where, "POST", f"{API}/memory/search", body)
+    except errors.RequestError as error:
+        if error.field == "user_id" and user is None:
+            _ask_whose(where, app, project)
+        raise
     if as_json:
         _print_json(answer)
         return
@@ -135,10 +183,10 @@ def search(
 
 @commands.command()
 def status(*, root: Root = None, as_json: Json = False) -> None:
-    """Say what the daemon is doing, how far the indexes have come, and which files need a look."""
+    """Say what the daemon is doing and which files need a look. Also how far the indexes have come."""
     where = config.root_path(root)
     holder = node.running(where)
-    answer = _ask(root, "GET", f"{API}/admin/status")
+    answer = _ask(where, "GET", f"{API}/admin/status")
     data = dict(show.section(answer, "data"))
     if as_json:
         known = None if holder is None else msgspec.to_builtins(holder)
@@ -156,8 +204,11 @@ def status(*, root: Root = None, as_json: Json = False) -> None:
 
 @commands.command()
 def rebuild(*, root: Root = None, as_json: Json = False) -> None:
-    """Build every index afresh from the Markdown, accepting the disk as it is. Search goes on meanwhile."""
-    result, took_s = _work(root, "rebuild", "rebuilding", {})
+    """Build every index afresh from the Markdown. Accepts the disk as it is: what is gone counts as deleted.
+
+    Search goes on meanwhile.
+    """
+    result, took_s = _work(config.root_path(root), "rebuild", "rebuilding", {})
     if as_json:
         _print_json(result)
         return
@@ -166,8 +217,8 @@ def rebuild(*, root: Root = None, as_json: Json = False) -> None:
 
 @commands.command()
 def verify(*, root: Root = None, as_json: Json = False) -> None:
-    """Compare the live state with what a rebuild would make; exits with 0 only where they are equal."""
-    result, took_s = _work(root, "verify", "verifying", {})
+    """Prove that what is served equals the Markdown. Exits with 0 only where every row and document does."""
+    result, took_s = _work(config.root_path(root), "verify", "verifying", {})
     if as_json:
         _print_json(result)
     else:
@@ -179,19 +230,29 @@ def verify(*, root: Root = None, as_json: Json = False) -> None:
 @commands.command()
 def adopt(
     path: Annotated[
-        str | None, typer.Argument(help="A file below the root. Default: every file.", show_default=False)
+        str | None,
+        typer.Argument(metavar="FILE", help="A file below the root. Default: every file.", show_default=False),
     ] = None,
     *,
     root: Root = None,
     as_json: Json = False,
 ) -> None:
-    """Give hand-written entries their markers and ids in the file, so that they can be moved and retitled freely."""
+    """Give hand-written notes ids of their own. Then they can be moved and retitled freely.
+
+    Markers are written around them in the file; the text stays as it is.
+    """
     where = config.root_path(root)
-    result, took_s = _work(root, "adopt", "adopting", {"path": None if path is None else _below(where, path)})
+    result, took_s = _work(where, "adopt", "adopting", {"path": None if path is None else _below(where, path)})
+    refused = cast("list[str]", result.get("refused") or [])
     if as_json:
         _print_json(result)
-        return
-    print(f"{result.get('entries', 0):,} hand-written entries got their markers, in {show.span(took_s)}")
+    else:
+        n_adopted = cast("int", result.get("entries") or 0)
+        print(f"{show.count(n_adopted, 'hand-written entry')} got markers, in {show.span(took_s)}")
+        for reason in refused:
+            print(f"left as it is: {reason}", file=sys.stderr)
+    if refused:
+        raise typer.Exit(1)
 
 
 @commands.command()
@@ -214,22 +275,53 @@ def demo(
     root: Annotated[
         Path | None,
         typer.Option(
-            "--root", help="Where to make the sample root; it is kept. Default: a temporary one.", show_default=False
+            "--root",
+            metavar="FOLDER",
+            help="Where to make the sample root; it is kept. Default: a temporary one.",
+            show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Make a sample memory root, serve it, search, edit a file as an editor would, and find the new text."""
+    """See it work on a sample memory root. It is served, searched, and edited as an editor would; then it is gone."""
     from everosd.cli import demo as show_case
 
     raise typer.Exit(show_case.run(root))
 
 
-def _ask(root: Path | None, method: str, path: str, body: object = None) -> dict[str, object]:
+def _ask(root: Path, method: str, path: str, body: object = None) -> dict[str, object]:
     """Ask the daemon, or the files alone, and return the body of a good answer."""
-    return _checked(node.ask(config.root_path(root), method, path, body))
+    return _checked(node.ask(root, method, path, body))
 
 
-def _work(root: Path | None, route: str, title: str, body: object) -> tuple[dict[str, object], float]:
+def _ask_whose(root: Path, app: str, project: str) -> NoReturn:
+    """Ask the person whose memory is meant, and name who there is."""
+    users = root_folder.owners(root, app, project, "user")
+    agents = root_folder.owners(root, app, project, "agent")
+    scope = f"app {app}, project {project}"
+    if not users and not agents:
+        also = "save a note below <root>/<app>/<project>/users/<you>/episodes/, or name --app, --project or --root"
+        _refuse(f"{root} has no memory in {scope}", also)
+    options = [f"{option} {_names(ids)}" for option, ids in (("--user", users), ("--agent", agents)) if ids]
+    _refuse(
+        f"whose memory? There {'is' if len(users) == 1 else 'are'} {show.count(len(users), 'user')} in {scope}",
+        f"add {', or '.join(options)}",
+    )
+
+
+def _names(ids: list[str]) -> str:
+    """Return ids as they would be typed, the first of them."""
+    typed = [shlex.quote(one) for one in ids[:MAX_NAMED]]
+    return "|".join(typed) + ("|…" if len(ids) > MAX_NAMED else "")
+
+
+def _refuse(message: str, hint: str) -> NoReturn:
+    """End a command that cannot do what was typed."""
+    refused = errors.RequestError(message)
+    refused.hint = hint
+    raise refused
+
+
+def _work(root: Path, route: str, title: str, body: object) -> tuple[dict[str, object], float]:
     """Have long work done with its progress shown; return its result and how long it took."""
     started_s = time.monotonic()
     with progress.Progress(title) as shown:
@@ -239,7 +331,7 @@ def _work(root: Path | None, route: str, title: str, body: object) -> tuple[dict
                 what = str(line.get("what") or "")
                 shown.update(cast("int", line["done"]), cast("int", line.get("total") or 0), f"{title} {what}".rstrip())
 
-        answer = _checked(node.ask(config.root_path(root), "POST", f"{API}/admin/{route}", body, follow))
+        answer = _checked(node.ask(root, "POST", f"{API}/admin/{route}", body, follow))
     return dict(show.section(answer, "result")), time.monotonic() - started_s
 
 
@@ -254,8 +346,10 @@ def _checked(answer: client.Answer) -> dict[str, object]:
         return answer.body
     error = show.section(answer.body, "error")
     if error.get("code") == "INVALID_INPUT":
-        refused = errors.RequestError(str(error.get("message")))
-        refused.hint = HINTS.get(refused.args[0].rpartition(": ")[2], "")
+        message = str(error.get("message"))
+        said, _, field = message.rpartition(": ")
+        refused = errors.RequestError(said if field in HINTS else message)
+        refused.field, refused.hint = field, HINTS.get(field, "")
         raise refused
     raise RequestFailed(answer.body)
 

@@ -35,6 +35,9 @@ MOUNTS = Path("/proc/self/mountinfo")
 SPARE_WATCHES = 2
 """Editors and sync programs of the same person watch too: half of the limit is theirs."""
 MAX_LISTED = 3
+MAX_FILES = 20
+"""Files that are not read as they should be and are named; a list of hundreds would hide the rest."""
+RESTART = "stop it and start it again; under systemd: systemctl --user restart everosd"
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,8 +135,11 @@ def _settings(root: Path) -> tuple[config.Config | None, Finding]:
 def _ignored(settings: config.Config | None) -> Iterator[Finding]:
     """Name the keys that EverOS knows and everosd does not use."""
     if settings is not None and settings.ignored:
-        text = f"accepted and not used: {', '.join(settings.ignored)}"
-        yield Finding(level="note", about="settings", text=text)
+        sections = {name.partition(".")[0] for name in settings.ignored}
+        whole = {name for name in sections if "*" in config.IGNORED.get(name, ())}
+        names = [f"[{name}]" for name in sorted(whole)]
+        names += [name for name in settings.ignored if name.partition(".")[0] not in whole]
+        yield Finding(level="note", about="settings", text=f"accepted and not used: {', '.join(names)}")
 
 
 def _strategies(root: Path) -> Iterator[Finding]:
@@ -148,9 +154,9 @@ def _strategies(root: Path) -> Iterator[Finding]:
 
 
 def _modes(root: Path) -> Iterator[Finding]:
-    """Look whether other people of this machine can read the memory."""
+    """Look whether other people of this machine can read the memory; where the root is shut, what is inside is too."""
     open_to_others = [path for path in (root, root / config.FILE_NAME, root / MEMORY) if _mode(path) & OTHERS]
-    if open_to_others:
+    if _mode(root) & OTHERS:
         names = ", ".join(map(str, open_to_others[:MAX_LISTED]))
         yield Finding(
             level="warn",
@@ -233,10 +239,15 @@ def _memory(root: Path) -> Iterator[Finding]:
         return
     data = dict(show.section(answer.body, "data"))
     yield Finding(
-        level="ok", about="memory", text=f"{data.get('entries', 0):,} entries in {data.get('files_indexed', 0):,} files"
+        level="ok",
+        about="memory",
+        text=f"{show.count(cast('int', data.get('entries', 0)), 'entry')} in"
+        f" {show.count(cast('int', data.get('files_indexed', 0)), 'file')}",
     )
     if data.get("alarm"):
         yield Finding(level="fail", about="memory", text=str(data["alarm"]))
+    for notice in cast("list[object]", data.get("notices") or []):
+        yield Finding(level="warn", about="daemon", text=str(notice), hint=RESTART if "restart" in str(notice) else "")
     if not data.get("watch_healthy", True):
         yield Finding(level="warn", about="watching", text=str(data.get("watch_reason")))
     for name, one in show.section(data, "projections").items():
@@ -248,8 +259,9 @@ def _memory(root: Path) -> Iterator[Finding]:
 
 
 def _files(root: Path, data: show.Body) -> Iterator[Finding]:
-    """Turn the files that are not read as they should be into findings."""
-    for one in show.rows(data, "problems"):
+    """Turn the files that are not read as they should be into findings; `--json` of status has more of them."""
+    problems = show.rows(data, "problems")
+    for one in problems[:MAX_FILES]:
         kind = str(one.get("kind") or "warning")
         line = f":{one['line']}" if one.get("line") else ""
         level, hint = KINDS.get(kind, KINDS["warning"])
@@ -259,6 +271,9 @@ def _files(root: Path, data: show.Body) -> Iterator[Finding]:
             text=f"{one.get('path')}{line}: {one.get('reason')}",
             hint=hint(root, str(one.get("path"))),
         )
+    if n_more := cast("int", data.get("n_problems") or len(problems)) - len(problems[:MAX_FILES]):
+        text = f"… and {n_more:,} more"
+        yield Finding(level="note", about="file", text=text, hint=f"everosd status --json --root {root}")
 
 
 def filesystem(path: Path) -> str:

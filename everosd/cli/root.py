@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from everosd import errors
+from everosd import errors, types
 
 EVEROS_TOML = """\
-# What this memory root wants otherwise than everosd's defaults; only the lines that differ.
-# All settings with their meaning: `everosd serve` uses the defaults of its installation, documented line by line in
-# docs/OPERATIONS.md and in default.toml. An example:
+# What this memory root wants otherwise than everosd's defaults: only the lines that differ. A running daemon reads it
+# again within two seconds of a save; `everosd doctor` checks it. docs/OPERATIONS.md lists every setting. An example:
 #
 # [memory]
 # timezone = "Europe/Vienna"
@@ -19,7 +18,8 @@ EVEROS_TOML = """\
 # port = 8000
 """
 OME_TOML = """\
-# Strategies of this memory root that run otherwise than by default; only the lines that differ. An example:
+# Strategies of this memory root that run otherwise than by default: only the lines that differ. Kept for a later
+# version of everosd: nothing runs from it yet. An example:
 #
 # [strategies.reflect_episodes]
 # enabled = true
@@ -56,6 +56,18 @@ def require(root: Path) -> None:
     """
     if root.exists() and not root.is_dir():
         raise errors.RootError(str(root), "is not a folder", hint="name a folder with --root")
+
+
+def owners(root: Path, app: str, project: str, kind: types.OwnerType) -> list[str]:
+    """Return the ids of the users or agents that have a folder in a scope, sorted."""
+    from everosd.log import layout
+
+    anybody = types.Owner(app=app, project=project, type=kind, id="anybody")
+    folder = (root / layout.Layout(root).owner_folder(anybody)).parent
+    try:
+        return sorted(layout.decode(one.name) for one in folder.iterdir() if one.is_dir() and one.name[0] != ".")
+    except OSError:
+        return []
 
 
 def _write_new(path: Path, text: str) -> bool:

@@ -32,13 +32,9 @@ def hits(data: Body) -> str:
 
 def status(data: Body, *, is_served: bool = True) -> Iterator[str]:
     """Yield the lines of `everosd status`; where no daemon serves the root, nobody watches it."""
-    owners = f" of {_n(data, 'owners')} owners" if data.get("owners") else ""
     yield from _columns(
         (
-            (
-                "memory",
-                f"{_n(data, 'entries')} entries{owners} in {_n(data, 'files_indexed')} files",
-            ),
+            ("memory", _memory(data)),
             ("state", _state(data)),
             *((f"index {name}", _projection(cast("Body", one))) for name, one in section(data, "projections").items()),
             ("watching", _watching(data) if is_served else "nobody"),
@@ -48,6 +44,7 @@ def status(data: Body, *, is_served: bool = True) -> Iterator[str]:
         yield f"\nALARM: {data['alarm']}"
     for loop in cast("Iterable[object]", data.get("stalled") or ()):
         yield f"stalled: {loop} has made no progress for too long"
+    yield from (f"\nNOTE: {notice}" for notice in cast("Iterable[object]", data.get("notices") or ()))
     yield from problems(data)
 
 
@@ -57,7 +54,7 @@ def problems(data: Body) -> Iterator[str]:
     n_problems = int(cast("int", data.get("n_problems") or len(found)))
     if not found:
         return
-    yield f"\n{n_problems:,} {'file needs' if n_problems == 1 else 'files need'} a look:"
+    yield f"\n{count(n_problems, 'thing')} {'needs' if n_problems == 1 else 'need'} a look:"
     for one in found[:MAX_PROBLEMS]:
         line = f":{one['line']}" if one.get("line") else ""
         yield f"  {one.get('kind', 'warning'):<10} {one.get('path')}{line}: {one.get('reason')}"
@@ -69,7 +66,7 @@ def verdict(report: Body, took_s: float) -> Iterator[str]:
     """Yield what `everosd verify` found."""
     is_clean = bool(report.get("is_clean"))
     word = "clean" if is_clean else "NOT CLEAN"
-    yield f"{word}: {_n(report, 'entries')} entries of {_n(report, 'files')} files compared in {span(took_s)}"
+    yield f"{word}: {_n(report, 'entries', 'entry')} of {_n(report, 'files', 'file')} compared in {span(took_s)}"
     for one in rows(report, "differences"):
         where = " ".join(str(one[key]) for key in ("path", "entry_id") if one.get(key))
         yield f"  {one.get('what')}: {where}  {one.get('detail') or ''}".rstrip()
@@ -89,6 +86,12 @@ def rows(data: Body, name: str) -> list[Body]:
     """Return a list of objects inside an object, empty where there is none."""
     value = data.get(name)
     return [cast("Body", one) for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+
+
+def count(number: int, noun: str) -> str:
+    """Return `1 file`, `1,204 entries`."""
+    plural = noun if number == 1 else f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number:,} {plural}"
 
 
 def span(seconds: float) -> str:
@@ -129,18 +132,30 @@ def _hit(item: Body, title: str, text: str) -> str:
     )
 
 
+def _memory(data: Body) -> str:
+    """Say how much there is."""
+    owners = f" of {_n(data, 'owners', 'owner')}" if data.get("owners") else ""
+    on_disk = data.get("files_on_disk")
+    also = f" ({on_disk:,} on disk)" if isinstance(on_disk, int) and on_disk != data.get("files_indexed") else ""
+    return f"{_n(data, 'entries', 'entry')}{owners} in {_n(data, 'files_indexed', 'file')}{also}"
+
+
 def _state(data: Body) -> str:
     """Say what the daemon is doing."""
     phase = str(data.get("phase") or "unknown")
     done, total = data.get("done"), data.get("total")
-    parts = [phase if phase == "ready" or not total else f"{phase}, {done:,} of {total:,} files compared"]
+    parts = [
+        phase if phase == "ready" or not total else f"{phase}, {done:,} of {count(cast('int', total), 'file')} compared"
+    ]
     pending = int(cast("int", data.get("pending") or 0))
     parts.append(
-        "everything on disk is searchable" if phase == "ready" and not pending else f"{pending:,} changes pending"
+        "everything on disk is searchable"
+        if phase == "ready" and not pending
+        else f"{count(pending, 'change')} pending"
     )
     parts += [
-        f"{_n(data, key)} {name}"
-        for key, name in (("failed_retryable", "to be tried again"), ("failed_permanent", "given up"))
+        f"{_n(data, key, 'file')} {name}"
+        for key, name in (("failed_retryable", "failed, tried again"), ("failed_permanent", "not read as it should be"))
         if data.get(key)
     ]
     return "; ".join(parts)
@@ -148,12 +163,12 @@ def _state(data: Body) -> str:
 
 def _projection(one: Body) -> str:
     """Say how far an index has come."""
-    text = f"{_n(one, 'documents')} documents, {one.get('state', 'ok')}"
+    text = f"{_n(one, 'documents', 'document')}, {one.get('state', 'ok')}"
     if progress := one.get("progress"):
         done, total = cast("tuple[int, int]", progress)
         text += f", {done:,} of {total:,}"
     if one.get("behind"):
-        text += f", {_n(one, 'behind')} changes behind"
+        text += f", {_n(one, 'behind', 'change')} behind"
     return text + (f": {one['error']}" if one.get("error") else "")
 
 
@@ -172,7 +187,7 @@ def _columns(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
         yield f"{name:<12}{text}"
 
 
-def _n(data: Body, key: str) -> str:
-    """Return a count with thousands set off."""
+def _n(data: Body, key: str, noun: str) -> str:
+    """Return a count with its noun."""
     value = data.get(key)
-    return f"{value:,}" if isinstance(value, int) else "0"
+    return count(value if isinstance(value, int) else 0, noun)

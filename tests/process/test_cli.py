@@ -21,7 +21,7 @@ from tests.process import conftest
 REPO = Path(__file__).resolve().parents[2]
 GOLDEN = REPO / "tests" / "golden" / "cli"
 ROADS = ("with a daemon", "alone")
-UPDATE = "UPDATE_GOLDEN"
+UPDATE = "EVEROSD_WRITE_GOLDEN"
 """Set it to write the transcripts anew, then read the difference."""
 
 
@@ -87,7 +87,27 @@ def test_search_of_several_users_asks_whose(road: Path) -> None:
     """Without --user, where there are several, nothing of anybody is shown."""
     done = everosd(road, "search", "dogs", code=2)
     assert "" == done.stdout
-    assert "user" in done.stderr
+    assert "There are 4 users" in done.stderr
+    assert "--user amina|lena|tomas|yuki, or --agent helper" in done.stderr
+
+
+def test_search_says_what_to_type_instead(sample: Path) -> None:
+    """A scope without memory, an empty query and two owners are answered in words of the command line."""
+    assert "has no memory in app work" in everosd(sample, "search", "--app", "work", "dogs", code=2).stderr
+    assert "give some words" in everosd(sample, "search", "--user", "lena", " ", code=2).stderr
+    assert "exclude each other" in everosd(sample, "search", "--user", "lena", "--agent", "helper", "x", code=2).stderr
+    done = everosd(sample, "adopt", "nothing/here.md", code=2)
+    assert "no memory is read at nothing/here.md\n" in done.stderr
+    assert "everosd: --root" in conftest.run("status", "--root", "").stderr
+
+
+def test_one_broken_file_does_not_keep_notes_from_being_adopted(sample: Path) -> None:
+    """The rest is adopted, the broken one is named, and the exit code says that something was left."""
+    broken = sample / demo.EPISODES / "a-2026-10-01.md"
+    broken.write_text("---\nid: [\n---\n## A note\n\nstill read\n")
+    done = everosd(sample, "adopt", code=1)
+    assert done.stdout.startswith("5 hand-written entries got markers")
+    assert f"left as it is: {broken.relative_to(sample)}:3: " in done.stderr
 
 
 def test_status_tells_who_serves(sample: Path, daemon: conftest.Daemon) -> None:
@@ -282,7 +302,7 @@ def test_version_and_help_need_no_root() -> None:
 
 
 def test_transcript_of_a_session(sample: Path) -> None:
-    """What a person sees, command by command, is as recorded; set UPDATE_GOLDEN=1 to record anew."""
+    """What a person sees, command by command, is as recorded; set EVEROSD_WRITE_GOLDEN=1 to record anew."""
     session = [
         ("init",),
         ("status",),
@@ -307,8 +327,11 @@ def test_transcript_of_a_session(sample: Path) -> None:
 def _recorded(root: Path, arguments: tuple[str, ...]) -> str:
     """Run one command and return it with its output, what differs from run to run taken out."""
     name, *rest = arguments
-    done = conftest.run(name, "--root", str(root), *rest, env={"COLUMNS": "100"})
-    output = (done.stdout + done.stderr).replace(str(root), "ROOT")
+    done = conftest.run(name, "--root", str(root), *rest, env={"COLUMNS": "100", "EVEROS_API__PORT": "0"})
+    said = re.sub(
+        r"^(comparing|rebuilding|verifying|adopting).*: [\d,]+( of [\d,]+)?\n", "", done.stderr, flags=re.MULTILINE
+    )
+    output = (done.stdout + said).replace(str(root), "ROOT")  # without the progress that a slow machine shows
     output = re.sub(r"^\d\.\d\d  ", "0.NN  ", output, flags=re.MULTILINE)  # what scores are is for the tests of search
     output = re.sub(r"\d+\.\d s\b", "N s", output)
     output = re.sub(r"[\d,]+\.\d GiB", "N GiB", output)

@@ -59,7 +59,19 @@ async def test_adopt_gives_hand_written_entries_their_markers(open_door: Open) -
         result = lines((await door.client.post("/api/v1/admin/adopt", json={"path": NOTES})).text)[-1]["result"]
         text = await asyncio.to_thread((door.root / NOTES).read_text)
 
-    assert ({"entries": 2}, 2) == (result, text.count("<!-- entry:"))
+    assert ({"entries": 2, "refused": []}, 2) == (result, text.count("<!-- entry:"))
+
+
+async def test_a_broken_file_does_not_keep_the_others_from_being_adopted(open_door: Open) -> None:
+    """What cannot be rewritten is named; everything before and behind it has markers."""
+    broken, last = NOTES.replace("episode-", "a-broken-"), NOTES.replace("episode-", "z-")
+    async with open_door({broken: f"---\nid: [\n---\n{HAND}", NOTES: HAND, last: HAND}) as door:
+        result = lines((await door.client.post("/api/v1/admin/adopt")).text)[-1]["result"]
+        texts = [await asyncio.to_thread((door.root / path).read_text) for path in (broken, NOTES, last)]
+
+    assert [0, 2, 2] == [text.count("<!-- entry:") for text in texts]
+    assert (4, 1) == (result["entries"], len(result["refused"]))
+    assert f"{broken}:3: " in result["refused"][0]
 
 
 async def test_Z01_adopt_touches_nothing_outside_the_memory(open_door: Open) -> None:

@@ -55,14 +55,17 @@ def test_wrong_settings_are_shown_with_line_and_nearest_key(memory: Path) -> Non
     finding = found(memory, "settings")[0]
     assert finding.level == "fail"
     assert "everos.toml:2" in finding.text
-    assert "port" in finding.hint
+    assert "did you mean port?" in finding.text
+    assert finding.hint == f"correct {memory / 'everos.toml'} and save it"
 
 
 def test_keys_of_everos_without_a_use_here_are_listed(memory: Path) -> None:
     """A person who comes from EverOS learns which of their settings do nothing."""
     (memory / "everos.toml").write_text('[llm]\nmodel = "x"\n')
+    assert [one.text for one in found(memory, "settings") if one.level == "note"] == ["accepted and not used: [llm]"]
+    (memory / "everos.toml").write_text('[llm]\nmodel = "x"\n\n[index]\nbackend = "lancedb"\n')
     assert [one.text for one in found(memory, "settings") if one.level == "note"] == [
-        "accepted and not used: llm.model"
+        "accepted and not used: [llm], index.backend"
     ]
 
 
@@ -78,6 +81,12 @@ def test_memory_that_others_can_read_is_a_warning(memory: Path) -> None:
     finding = found(memory, "privacy")[0]
     assert finding.level == "warn"
     assert finding.hint == f"chmod -R go= {memory}"
+
+
+def test_folders_made_by_hand_in_a_shut_root_are_no_warning(memory: Path) -> None:
+    """Who cannot enter the root cannot enter what is in it, whatever umask made that."""
+    (memory / "default_app").mkdir(mode=0o755)
+    assert found(memory, "privacy")[0].level == "ok"
 
 
 def test_a_taken_port_is_found_before_the_start(memory: Path) -> None:
@@ -137,6 +146,15 @@ def test_every_kind_of_file_problem_has_a_hint(memory: Path) -> None:
     findings = list(doctor._files(memory, {"problems": said}))
     assert [one.text for one in findings] == ["a.md:3: r"] * len(kinds)
     assert [one.hint != "" for one in findings] == [kind not in ("warning", "healed") for kind in sorted(kinds)]
+
+
+def test_long_lists_of_files_are_cut_and_counted(memory: Path) -> None:
+    """Hundreds of odd files do not push everything else off the screen."""
+    problems = [{"path": f"{n}.md", "reason": "r", "kind": "stray"} for n in range(100)]
+    findings = list(doctor._files(memory, {"problems": problems, "n_problems": 300}))
+    assert len(findings) == doctor.MAX_FILES + 1
+    assert findings[-1].text == f"… and {300 - doctor.MAX_FILES} more"
+    assert "everosd status --json" in findings[-1].hint
 
 
 def test_the_report_counts_what_needs_a_look() -> None:

@@ -43,6 +43,16 @@ def test_the_files_of_init_are_valid_settings(tmp_path: Path) -> None:
     assert config.load(tmp_path, {}).memory.timezone == "Europe/Vienna"
 
 
+def test_owners_are_those_who_have_a_folder(tmp_path: Path) -> None:
+    """A question whose memory is meant can name who there is, by id."""
+    for name in ("users/mara", "users/J%C3%BCrgen", "users/.trash", "agents/helper"):
+        (tmp_path / "default_app" / "default_project" / name).mkdir(parents=True)
+    (tmp_path / "default_app" / "default_project" / "users" / "notes.md").write_text("")
+    assert ["Jürgen", "mara"] == root.owners(tmp_path, "default", "default", "user")
+    assert ["helper"] == root.owners(tmp_path, "default", "default", "agent")
+    assert [] == root.owners(tmp_path, "work", "default", "user")
+
+
 def test_init_on_a_file_names_it(tmp_path: Path) -> None:
     """A root that cannot be made is an error with the path and a way out."""
     (tmp_path / "file").write_text("")

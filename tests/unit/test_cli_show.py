@@ -62,11 +62,27 @@ def test_status_shows_alarm_stall_and_degraded_watching() -> None:
     assert "polling, disk compared 1 min 15 s ago; DEGRADED: limit" in text
 
 
+def test_status_shows_what_else_health_says() -> None:
+    """Settings that wait for a restart, and files on disk that are not indexed, are shown too."""
+    text = shown(
+        msgspec.structs.replace(READY, files_on_disk=5, notices=("changed settings wait for a restart: api.port",))
+    )
+    assert "in 3 files (5 on disk)" in text
+    assert "NOTE: changed settings wait for a restart: api.port" in text
+
+
+def test_one_of_a_thing_is_said_in_the_singular() -> None:
+    """A first note is one entry of one owner in one file."""
+    first = msgspec.structs.replace(READY, entries=1, owners=1, files_on_disk=1, files_indexed=1, failed_permanent=1)
+    assert "1 entry of 1 owner in 1 file\n" in shown(first)
+    assert "; 1 file not read as it should be" in shown(first)
+
+
 def test_status_names_file_line_and_reason() -> None:
     """A file that is not read as it should be is named with line and reason."""
     problem = status.FileProblem(path="a/b.md", reason="frontmatter does not parse", line=3, kind="error")
     text = shown(msgspec.structs.replace(READY, problems=(problem,), n_problems=1))
-    assert "1 file needs a look:" in text
+    assert "1 thing needs a look:" in text
     assert "error      a/b.md:3: frontmatter does not parse" in text
 
 
@@ -113,7 +129,7 @@ def test_verdict_lists_differences_and_what_to_type() -> None:
         "unreadable": ["b.md"],
     }
     lines = list(show.verdict(report, 1.25))
-    assert lines[0] == "NOT CLEAN: 3 entries of 1 files compared in 1.2 s"
+    assert lines[0] == "NOT CLEAN: 3 entries of 1 file compared in 1.2 s"
     assert lines[1] == "  missing: a.md ep_20260101_00000001"
     assert lines[2] == "  not compared, cannot be read: b.md"
     assert "everosd rebuild" in lines[3]

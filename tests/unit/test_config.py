@@ -110,15 +110,15 @@ def test_configuration_of_everos_is_taken_and_what_is_not_needed_is_listed(tmp_p
         ("\n[wacth]\nmode = 'auto'\n", "wacth.mode", 3, "did you mean [watch]?"),
         ("port = 1\n", "port", 1, "stands outside any section"),
         ("[api]\nport = 70000\n", "api.port", 2, "<= 65535"),
-        ("[api]\nport = '8000'\n", "api.port", 2, "Expected `int`"),
-        ("[watch]\nmode = 'magic'\n", "watch.mode", 2, "magic"),
-        ("[watch]\nscan_interval_s = nan\n", "watch.scan_interval_s", 2, "Expected `float`"),
+        ("[api]\nport = '8000'\n", "api.port", 2, "Expected a whole number"),
+        ("[watch]\nmode = 'magic'\n", "watch.mode", 2, "'magic'; there are auto, inotify, polling"),
+        ("[watch]\nscan_interval_s = nan\n", "watch.scan_interval_s", 2, "Expected a number"),
         ("[memory]\ntimezone = 'Europe/Berlni'\n", "memory.timezone", 2, "did you mean Europe/Berlin?"),
         ("[memory]\ntimezone = '../../etc/passwd'\n", "memory.timezone", 2, "no such time zone"),
         ("[api]\nhost = '0.0.0.0'\n", "api.host", 2, "is not loopback"),
         ("[api]\nport = 1\nport = 2\n", "", 3, "is not TOML"),
         ("[api\n", "", 1, "is not TOML"),
-        ("[api]\ntoken = 5\n", "api.token", 2, "Expected `str`"),
+        ("[api]\ntoken = 5\n", "api.token", 2, "Expected a text"),
     ],
 )
 def test_wrong_settings_name_file_key_line_and_what_to_do(
@@ -160,10 +160,11 @@ def test_folder_in_place_of_the_file_is_a_message(tmp_path: Path) -> None:
     ("name", "text", "said"),
     [
         ("EVEROS_API__PROT", "1", "did you mean port?"),
-        ("EVEROS_API__PORT", "http", "Expected `int`"),
+        ("EVEROS_API__PORT", "http", "Expected a whole number"),
         ("EVEROS_API__PORT", "-1", ">= 0"),
+        ("EVEROS_LOG__LEVEL", "loud", "there are debug, info, warning, error"),
         ("EVEROS_NOPE__PORT", "1", "unknown section"),
-        ("EVEROS_WATCH__POLL_INTERVAL_S", "nan", "Expected `float`"),
+        ("EVEROS_WATCH__POLL_INTERVAL_S", "nan", "Expected a number"),
     ],
 )
 def test_wrong_variable_is_named(tmp_path: Path, name: str, text: str, said: str) -> None:
@@ -172,6 +173,20 @@ def test_wrong_variable_is_named(tmp_path: Path, name: str, text: str, said: str
         config.load(tmp_path, {name: text})
     assert name == refused.value.key
     assert said in str(refused.value)
+    assert f"correct or unset {name}" == refused.value.hint
+
+
+def test_listening_to_others_says_how_to(tmp_path: Path) -> None:
+    """Who opens the address is told to set a token, not to take the address back."""
+    with pytest.raises(errors.ConfigError, match="is not loopback") as refused:
+        config.load(tmp_path, {}, given={"api.host": "192.0.2.1"})
+    assert "[api] token" in refused.value.hint
+
+
+def test_an_empty_root_is_no_folder() -> None:
+    """`--root "$UNSET"` does not make an index in the folder that one happens to be in."""
+    with pytest.raises(errors.RootError, match="names no folder"):
+        config.root_path("")
 
 
 def test_secret_is_in_no_text_of_it(tmp_path: Path) -> None:
