@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from everosd.log import layout
     from everosd.search import query
     from everosd.store import db, read
-    from everosd.watch import fs, settle
+    from everosd.watch import fs
 
 OK, UNEXPECTED, USAGE = 0, 1, 2
 EXIT_CODES: tuple[tuple[type[errors.EverosdError], int], ...] = (
@@ -68,7 +68,6 @@ class Node:
     database: db.Database
     reader: read.Reader
     text: project.Projection[text.TextIndex]
-    settler: settle.Settler
     watcher: fs.Watcher
     cascade: apply.Cascade
     search: query.Search
@@ -145,7 +144,6 @@ async def open_parts(settings: config.Config, clock: clocks.Clock) -> AsyncItera
             database=database,
             reader=reader,
             text=words,
-            settler=settler,
             watcher=fs.Watcher(
                 root,
                 settler,

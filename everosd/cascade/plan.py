@@ -33,9 +33,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     stale: tuple[types.RelPath, ...]
     """New or changed files, and those whose stat is no proof, by path."""
     vanished: tuple[types.RelPath, ...]
-    """Known files that the scan did not see and that no unreadable folder may hide."""
-    hidden: tuple[types.RelPath, ...]
-    """Known files below a folder that could not be listed: nothing is known of them now."""
+    """Known files that the scan did not see, those left out that a folder which could not be listed may hide."""
 
 
 def is_current(known: Known, found: scan.DiskFile) -> bool:
@@ -51,12 +49,8 @@ def plan(known: Mapping[types.RelPath, Known], seen: scan.Scan) -> Plan:
     """Compare what is known with what a scan saw."""
     stale = [path for path, found in seen.files.items() if path not in known or not is_current(known[path], found)]
     closed = tuple(path for path, _ in seen.unreadable)
-    vanished: list[types.RelPath] = []
-    hidden: list[types.RelPath] = []
-    for path in known:
-        if path not in seen.files:
-            (hidden if _is_below(path, closed) else vanished).append(path)
-    return Plan(stale=tuple(sorted(stale)), vanished=tuple(sorted(vanished)), hidden=tuple(sorted(hidden)))
+    vanished = [path for path in known if path not in seen.files and not _is_below(path, closed)]
+    return Plan(stale=tuple(sorted(stale)), vanished=tuple(sorted(vanished)))
 
 
 def _is_below(path: str, folders: tuple[str, ...]) -> bool:

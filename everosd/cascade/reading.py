@@ -73,7 +73,7 @@ def read(
     return Reading(
         found=to_state(parsed, disk, timezone, held),
         parsed=parsed,
-        is_being_written=bool(swap.is_open_for_writing(root / path)),
+        is_being_written=not found.is_stable or bool(swap.is_open_for_writing(root / path)),
     )
 
 

@@ -192,18 +192,18 @@ def _flat(value: str) -> Iterator[str]:
         yield value
         return
     try:
-        todo: list[object] = [json.loads(value)]
+        waiting: list[object] = [json.loads(value)]
     except (ValueError, RecursionError):
         yield value
         return
-    while todo:
-        item = todo.pop()
+    while waiting:
+        item = waiting.pop()
         if isinstance(item, str):
             yield item
         elif isinstance(item, list):
-            todo += reversed(item)
+            waiting += reversed(item)
         elif isinstance(item, dict):
-            todo += reversed(list(item.values()))
+            waiting += reversed(list(item.values()))
 
 
 def moment_us(written: str, tz: dt.tzinfo) -> int | None:
@@ -227,11 +227,6 @@ def file_date_us(place: layout.Place, tz: dt.tzinfo) -> int:
     """Return the file's date at 00:00 in `tz`, microseconds since 1970."""
     found = moment_us(place.date or layout.UNKNOWN_DATE, tz)
     return found if found is not None else 0
-
-
-def timestamp_us(entry: entries.Entry, place: layout.Place, tz: zoneinfo.ZoneInfo) -> int:
-    """Return the moment of an entry; the file's date at 00:00 where it tells none."""
-    return record(entry, place, tz).timestamp_us
 
 
 def sender_ids(entry: entries.Entry) -> tuple[str, ...]:

@@ -63,17 +63,17 @@ def _has_deprecations(connection: sqlite3.Connection, scope: Scope) -> bool:
 
 def _with_predecessors(connection: sqlite3.Connection, scope: Scope, ids: set[str]) -> set[str]:
     """Return `ids` and every id whose chain of successors passes through one of them."""
-    found, todo = set(ids), list(ids)
-    while todo:
+    found, waiting = set(ids), list(ids)
+    while waiting:
         rows = connection.execute(
             "SELECT entry_id FROM deprecations WHERE app = ? AND project = ? AND owner_type = ? AND owner_id = ?"
             " AND successor = ?",
-            (*scope, todo.pop()),
+            (*scope, waiting.pop()),
         )
         for (entry_id,) in rows:
             if entry_id not in found:
                 found.add(entry_id)
-                todo.append(entry_id)
+                waiting.append(entry_id)
     return found
 
 

@@ -60,13 +60,12 @@ class Watcher:
         clock: clocks.Clock | None = None,
         mode: Mode = "auto",
         poll_interval_s: float = POLL_INTERVAL_S,
-        scan_interval_s: float = 0.0,
         check_s: float = CHECK_S,
     ) -> None:
-        """Take the settings of `[watch]`; `scan_interval_s` 0 means no rescan by the clock."""
+        """Take the settings of `[watch]`; the regular comparison with the disk is the cascade's."""
         self._root, self._settler, self._wanted = root, settler, mode
         self._clock = clock or clocks.SystemClock()
-        self._poll_interval_s, self._scan_interval_s, self._check_s = poll_interval_s, scan_interval_s, check_s
+        self._poll_interval_s, self._check_s = poll_interval_s, check_s
         self.mode: Literal["inotify", "polling"] = "polling" if mode == "polling" else "inotify"
         self.healthy = False
         self.reason = "not started"
@@ -81,14 +80,13 @@ class Watcher:
         self._why_polling = ""
         self._is_started = False
         self._backoff_s = FIRST_BACKOFF_S
-        self._opened_at = self._tried_at = self._scanned_at = self._clock.monotonic_s()
+        self._opened_at = self._tried_at = self._clock.monotonic_s()
         self._poll_wait_s = poll_interval_s
 
     async def start(self) -> None:
         """Begin to hear: whatever changes after the return is marked. The caller compares the disk itself, after it."""
         self._post = Post(asyncio.get_running_loop(), self._settler)
         self._is_started = True
-        self._scanned_at = self._clock.monotonic_s()
         await self._open()
 
     async def run(self) -> None:
@@ -126,9 +124,6 @@ class Watcher:
                 await self._return_to_kernel()
         else:
             await self._check()
-        if self._scan_interval_s and now - self._scanned_at >= self._scan_interval_s:
-            self._scanned_at = now
-            self._settler.mark_all("the regular comparison with the disk")
 
     # Events of the kernel.
 

@@ -191,12 +191,12 @@ class Tree:
 
     def _add(self, top: str) -> None:
         """Watch a folder and everything below it. Each is watched before it is listed, so that nothing slips by."""
-        todo = [top]
-        while todo:
-            folder = todo.pop()
+        waiting = [top]
+        while waiting:
+            folder = waiting.pop()
             try:
                 if self._watch(folder):
-                    todo += self._subfolders(folder)
+                    waiting += self._subfolders(folder)
             except OSError as error:
                 # What vanished or cannot be read is reported by the walk; a limit, or the root, by us.
                 if error.errno in LIMITS or not folder:

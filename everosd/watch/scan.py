@@ -154,13 +154,13 @@ class _Walk:
 
     def folder(self, top: str, *, is_linked: bool, is_asked_for: bool) -> None:
         """Walk `top` and everything below it; `is_asked_for`: its not being there is trouble, not news."""
-        todo = [(top, is_linked)]
-        while todo:
-            folder, is_linked = todo.pop()
+        waiting = [(top, is_linked)]
+        while waiting:
+            folder, is_linked = waiting.pop()
             try:
                 with os.scandir(f"{self.root}/{folder}") as listing:
                     for entry in listing:
-                        todo += self._entry(entry, f"{folder}/{entry.name}" if folder else entry.name, is_linked)
+                        waiting += self._entry(entry, f"{folder}/{entry.name}" if folder else entry.name, is_linked)
                 self.n_folders += 1
             except OSError as error:
                 if is_asked_for and folder == top:

@@ -41,18 +41,16 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     lies below another one."""
     others: frozenset[str] = frozenset()
     """Markdown that is no memory, appeared, changed or vanished: conflict copies and strays, for the status."""
-    unclosed: frozenset[RelPath] = frozenset()
-    """Those of `paths` whose writer fell silent without closing the file: they may be half written."""
 
 
 class _Dirty:
     """One thing to look at, until it is ripe."""
 
-    __slots__ = ("first_at", "is_final", "is_written", "ripe_at")
+    __slots__ = ("first_at", "is_final", "ripe_at")
 
     def __init__(self, first_at: float) -> None:
         self.first_at = first_at
-        self.is_final = self.is_written = False
+        self.is_final = False
         self.ripe_at = math.inf
 
 
@@ -121,7 +119,7 @@ class Settler:
 
     def take(self, now: float) -> Batch | None:
         """Return what is ripe at `now`, without waiting; None when nothing is."""
-        ripe: dict[Key, bool] = {}  # the value: nobody is in the middle of writing it
+        ripe: set[Key] = set()
         while self._heap and self._heap[0][0] <= now:
             _, key = heapq.heappop(self._heap)
             dirty = self._dirty.get(key)
@@ -130,14 +128,14 @@ class Settler:
             if dirty.ripe_at > now:
                 heapq.heappush(self._heap, (dirty.ripe_at, key))
                 continue
-            ripe[key] = dirty.is_final or not dirty.is_written
+            ripe.add(key)
             del self._dirty[key]
         if not ripe:
             return None
         # Finished saves that came a moment later go along: their own wait was only for company.
         for key in self._finals:
             if self._dirty.pop(key, None) is not None:
-                ripe[key] = True
+                ripe.add(key)
         self._finals.clear()
         return self._batch(ripe)
 
@@ -151,7 +149,6 @@ class Settler:
         elif dirty.is_final and not is_final and not is_writing:
             return
         dirty.is_final = is_final
-        dirty.is_written |= is_writing
         if is_final:
             self._finals.add(key)
             ripe_at = now + BATCH_S
@@ -176,7 +173,7 @@ class Settler:
         self._heap.clear()
         self.mark_all(reason)
 
-    def _batch(self, ripe: dict[Key, bool]) -> Batch:
+    def _batch(self, ripe: set[Key]) -> Batch:
         reason = ""
         if ("rescan", "") in ripe:
             reason, self._rescan = self._rescan, ""
@@ -186,9 +183,6 @@ class Settler:
             rescan=reason,
             folders=frozenset(RelPath(path) for path in folders if not _has_ancestor_in(path, folders)),
             others=frozenset(path for what, path in ripe if what == "other"),
-            unclosed=frozenset(
-                RelPath(key[1]) for key, is_closed in ripe.items() if key[0] == "file" and not is_closed
-            ),
         )
 
 

@@ -152,7 +152,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_decisions_are_numbered_without_gaps() -> None:
-    """Decision records are 0001, 0002, …"""
+    """Decision records count up from 0001."""
     numbers = sorted(int(path.name[:4]) for path in (REPO / "docs" / "decisions").glob("*.md"))
     assert numbers == list(range(1, len(numbers) + 1))
 

@@ -156,6 +156,18 @@ async def test_W18_unreadable_is_never_deleted(powerless: Path) -> None:
         assert 2 == await live(node)
 
 
+async def test_W08_what_no_event_told_is_found_by_the_clock(root: Path) -> None:
+    """Whatever the watcher keeps silent about, the comparison comes at the interval that is set."""
+    settings = await asyncio.to_thread(config.load, root, {}, given={"watch.scan_interval_s": 2.0})
+    async with daemon.open_node(settings, fast_clock.FastClock()) as node:
+        await caught_up(node)
+        for n, word in enumerate(("walnut", "hazel"), start=1):
+            file(root).write_text("".join(entry(k, word) for k in range(1, n + 1)))
+            async with asyncio.timeout(10):
+                while n != len(await found(node, word)):  # noqa: ASYNC110  # of an index: nothing tells
+                    await asyncio.sleep(0.01)
+
+
 async def test_W19_what_was_acknowledged_survives_forced_rescans(root: Path) -> None:
     """Appends while the root is compared without pause, then a restart: all are there, once."""
     async with opened(root) as node:

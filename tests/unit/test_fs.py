@@ -173,7 +173,6 @@ async def test_W12_editor_saves_are_noticed_once(root: Path, save: str) -> None:
         await eyes.quiet()
     assert 10 == eyes.n_changes(DAY)
     assert DAY not in eyes.absences
-    assert not any(DAY in batch.unclosed for batch in eyes.batches)
 
 
 async def test_W12_checkout_is_noticed_as_a_whole(root: Path) -> None:
@@ -481,18 +480,6 @@ async def test_W07_failing_watcher_goes_on(root: Path, monkeypatch: pytest.Monke
         await eyes.changed(DAY)
         await eventually(lambda: eyes.watcher.healthy)
     assert "watcher_failed" in {line["event"] for line in said}
-
-
-async def test_W08_whole_root_is_compared_by_the_clock(root: Path) -> None:
-    """Whatever inotify keeps silent about, a rescan comes at the interval that is set."""
-    settler = settle.Settler(clocks.SystemClock())
-    watcher = fs.Watcher(root, settler, mode="inotify", scan_interval_s=0.05, check_s=0.01)
-    run = asyncio.ensure_future(watcher.run())
-    async with asyncio.timeout(TIMEOUT_S):
-        reasons = {(await settler.next()).rescan for _ in range(2)}
-    run.cancel()
-    await asyncio.wait([run])
-    assert {"the regular comparison with the disk"} == reasons
 
 
 async def test_W06_flood_is_a_rescan_before_it_fills_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,7 @@ def test_closed_file_is_given_out_within_five_milliseconds() -> None:
 
 
 def test_written_file_waits_for_quiet() -> None:
-    """Every further write begins the quiet time anew, and the path is told to be unclosed."""
+    """Every further write begins the quiet time anew."""
     clock = HandClock()
     dirty = settler(clock)
     for _ in range(10):
@@ -55,7 +55,7 @@ def test_written_file_waits_for_quiet() -> None:
         clock.at += 0.04
         assert dirty.take(clock.at) is None
     clock.at += 0.011
-    assert settle.Batch(paths=frozenset({A}), unclosed=frozenset({A})) == dirty.take(clock.at)
+    assert settle.Batch(paths=frozenset({A})) == dirty.take(clock.at)
 
 
 def test_write_without_pause_is_looked_at_in_between() -> None:
