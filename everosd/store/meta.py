@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-READER_VERSION = "1"
+READER_VERSION = "2"
 """Raised when the same bytes read differently than before: every file is then read again at the next start."""
 
 REBUILD = "rebuild"
