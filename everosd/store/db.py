@@ -47,6 +47,17 @@ class Database:
         self.path = path
         self._connection = connection
         self._executor = executor
+        self._files: dict[pathlib.Path, tuple[int, int] | None] = {}
+
+    def is_in_place(self) -> bool:
+        """Tell whether what is open is what stands on disk; False: it was deleted or replaced, `.index/` perhaps whole.
+
+        A file that cannot be looked at is no deleted one. Blocking, a few microseconds.
+        """
+        try:
+            return all(found is None or _identity(each) == found for each, found in self._files.items())
+        except OSError:
+            return True
 
     @classmethod
     async def open(cls, path: pathlib.Path, settings: Settings | None = None) -> Database:
@@ -64,7 +75,13 @@ class Database:
         except BaseException:
             executor.shutdown(wait=False)
             raise
-        return cls(path, connection, executor)
+        made = cls(path, connection, executor)
+        await loop.run_in_executor(executor, made._remember_files)  # of this class
+        return made
+
+    def _remember_files(self) -> None:
+        files = (self.path, _side(self.path, "-wal"), _side(self.path, "-shm"))
+        self._files = {each: _identity(each) for each in files}
 
     async def write(self, job: Callable[[sqlite3.Connection], T]) -> T:
         """Run `job` in one transaction on the writer thread and return its result.
@@ -114,6 +131,20 @@ class DamagedStoreError(errors.StoreError):
 def _suspect(path: pathlib.Path) -> pathlib.Path:
     """Return the file whose being there says that the ledger was found damaged while it was in use."""
     return path.with_name(f"{path.name}.suspect")
+
+
+def _side(path: pathlib.Path, suffix: str) -> pathlib.Path:
+    """Return one of the files that SQLite keeps beside a database in use."""
+    return path.with_name(path.name + suffix)
+
+
+def _identity(path: pathlib.Path) -> tuple[int, int] | None:
+    """Return what a file is known by; None where there is none."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _open(path: pathlib.Path, settings: Settings) -> sqlite3.Connection:
@@ -190,9 +221,9 @@ def set_aside(path: pathlib.Path) -> pathlib.Path:
     while (target := path.with_name(f"{path.name}.damaged-{n}")).exists():
         n += 1
     for suffix in ("-wal", "-shm"):
-        side = path.with_name(path.name + suffix)
+        side = _side(path, suffix)
         if side.exists():
-            side.rename(target.with_name(target.name + suffix))
+            side.rename(_side(target, suffix))
     if path.exists():
         path.rename(target)
     return target

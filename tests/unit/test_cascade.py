@@ -218,23 +218,36 @@ async def test_W23_an_entry_edited_to_another_topic_is_found_by_the_new_one_only
         assert ([], ["ep_20260302_00000001"]) == (await found(node, "walnuts"), await found(node, "sailing"))
 
 
-async def test_W26_P12_one_bad_file_holds_up_no_other(powerless: Path) -> None:
-    """A file that cannot be read is counted, listed and tried again; the others are indexed."""
+async def test_W26_one_bad_file_holds_up_no_other(powerless: Path) -> None:
+    """A file that cannot be read stops no other one, and is indexed once it can be read."""
     root = powerless
-    for n in range(20):
-        file(root, day=f"2026-03-{n + 1:02d}").write_text(entry(1, f"walnut{n}", f"202603{n + 1:02d}"))
-    file(root, day="2026-03-05").chmod(0o000)
+    days = [f"2026-03-{n + 1:02d}" for n in range(20)]
+    for n, day in enumerate(days):
+        file(root, day=day).write_text(entry(1, f"walnut{n}", day.replace("-", "")))
+    file(root, day=days[4]).chmod(0o000)
     settings = await asyncio.to_thread(config.load, root, {})
     async with daemon.open_node(settings, fast_clock.FastClock()) as node:
         await until(lambda: node.cascade.status().files_indexed == 19)
-        status = node.cascade.status()
-        bad = f"default_app/default_project/users/mara/episodes/{file(root, day='2026-03-05').name}"
-        assert {bad} == {problem.path for problem in status.problems}
-        assert 1 == status.failed_retryable + status.failed_permanent
-        assert (20, 19) == (status.files_on_disk, status.files_indexed)
-        file(root, day="2026-03-05").chmod(0o600)
+        assert (20, 19) == (node.cascade.status().files_on_disk, node.cascade.status().files_indexed)
+        file(root, day=days[4]).chmod(0o600)
         await caught_up(node)
         assert ["ep_20260305_00000001"] == await found(node, "walnut4")
+
+
+async def test_P12_an_unreadable_file_is_counted_and_named_until_it_can_be_read(powerless: Path) -> None:
+    """Status has the number of files that wait for another attempt, and their paths; both go when they are read."""
+    root = powerless
+    file(root).write_text(entry(1, "walnut"))
+    async with opened(root) as node:
+        file(root, "ben").write_text(entry(1, "cherry"))
+        file(root, "ben").chmod(0o000)
+        await node.cascade.reconcile("test")
+        await until(lambda: node.cascade.status().failed_retryable == 1)
+        bad = file(root, "ben").relative_to(root).as_posix()
+        assert {bad} == {problem.path for problem in node.cascade.status().problems}
+        file(root, "ben").chmod(0o600)
+        await until(lambda: node.cascade.status().files_indexed == 2)  # by itself, nobody asks
+        await caught_up(node)
         assert (0, ()) == (node.cascade.status().failed_retryable, node.cascade.status().problems)
 
 
@@ -450,3 +463,58 @@ async def test_an_edit_of_a_large_file_is_one_change(root: Path) -> None:
         await caught_up(node)
         assert ([], 1) == (await found(node, "walnut15"), len(await found(node, "walnut299")))
         assert 291 == await live(node)
+
+
+async def test_I06_a_renamed_skill_keeps_its_id_and_leaves_nothing_behind(root: Path) -> None:
+    """The folder of a skill gets another name: same id, new path, one entry."""
+    file(root).write_text(entry(1, "walnut"))
+    skills = root / "default_app" / "default_project" / "agents" / "helper" / "skills"
+    (skills / "skill_brewing").mkdir(parents=True)
+    (skills / "skill_brewing" / "SKILL.md").write_text(
+        "---\nid: skill_7\ntype: agent_skill\nagent_id: helper\ntrack: agent\nname: brewing\n---\nHeat the water.\n"
+    )
+    helper = types.Owner(app="default", project="default", type="agent", id="helper")
+    async with opened(root) as node:
+        (skills / "skill_brewing").rename(skills / "skill_green_tea")
+        await caught_up(node)
+        kept = await node.reader.find(helper, "skill_7")
+        assert kept is not None
+        assert "default_app/default_project/agents/helper/skills/skill_green_tea/SKILL.md" == kept.path
+        assert 2 == await live(node)
+
+
+async def test_X01_an_index_grows_in_one_batch_and_one_by_one(root: Path) -> None:
+    """Three thousand entries at once, a restart, then fifty one after the other: each is found as soon as it is there."""
+    file(root).write_text("".join(entry(n, f"walnut{n}") for n in range(1, 3001)))
+    async with opened(root) as node:
+        assert ["ep_20260302_00003000"] == await found(node, "walnut3000")
+    async with opened(root) as node:
+        for n in range(1, 51):
+            file(root, "ben").write_text("".join(entry(k, f"cherry{k}") for k in range(1, n + 1)))
+            node.cascade.mark([types.RelPath(file(root, "ben").relative_to(root).as_posix())])
+            await node.cascade.settled(20.0)
+            assert [f"ep_20260302_{n:08d}"] == await found(node, f"cherry{n}", "ben")
+        assert 3050 == node.text.index.count()
+
+
+async def test_X13_restarts_write_nothing_and_answer_at_once(root: Path) -> None:
+    """Five restarts over unchanged files: no change is numbered, and the first search finds."""
+    file(root).write_text(entry(1, "walnut"))
+    async with opened(root) as node:
+        lsn = node.cascade.status().lsn
+    for _ in range(5):
+        settings = await asyncio.to_thread(config.load, root, {})
+        async with daemon.open_node(settings, fast_clock.FastClock()) as node:
+            assert ["ep_20260302_00000001"] == await found(node, "walnut")
+            await caught_up(node)
+            assert lsn == node.cascade.status().lsn
+
+
+async def test_E04_the_tail_of_a_very_long_line_is_found(root: Path) -> None:
+    """200 KB of Chinese in one line, and 3,000 entries beside it: all of it is indexed, its last words too."""
+    line = "把機器推論洗成權威事實" * 6_000 + "最後的琥珀"
+    file(root).write_text(entry(1, line))
+    file(root, "ben").write_text("".join(entry(n, f"plum{n}") for n in range(1, 3001)))
+    async with opened(root) as node:
+        assert ["ep_20260302_00000001"] == await found(node, "琥珀")
+        assert ["ep_20260302_00003000"] == await found(node, "plum3000", "ben")
