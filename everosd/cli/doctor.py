@@ -19,6 +19,7 @@ import msgspec
 
 from everosd import config, errors, lock
 from everosd.cli import client, node, show
+from everosd.watch import mount
 
 Level = Literal["ok", "note", "warn", "fail"]
 
@@ -26,12 +27,9 @@ MARKS: dict[Level, str] = {"ok": "ok", "note": "note", "warn": "WARN", "fail": "
 LOW_DISK_BYTES = 200 * 2**20
 NO_DISK_BYTES = 20 * 2**20
 """Below this the next write of a large file may already fail."""
-REMOTE = ("nfs", "cifs", "smb", "9p", "fuse", "vboxsf", "virtiofs", "afs", "ceph")
-"""File systems on which changes made elsewhere send no events here."""
 OTHERS = 0o077
 MEMORY = Path("default_app")
 WATCHES = Path("/proc/sys/fs/inotify/max_user_watches")
-MOUNTS = Path("/proc/self/mountinfo")
 SPARE_WATCHES = 2
 """Editors and sync programs of the same person watch too: half of the limit is theirs."""
 MAX_LISTED = 3
@@ -60,8 +58,9 @@ def examine(root: Path) -> list[Finding]:
     found.extend(_strategies(root))
     if found[1].level == "fail":
         return found
-    for look in (_modes, _disk, _mount, _watches):
+    for look in (_modes, _disk, _watches):
         found.extend(look(root))
+    found.extend(_mount(root, settings))
     holder = lock.holder(root)
     found.append(_daemon(root, holder, settings))
     if settings is not None or holder is not None:
@@ -184,12 +183,16 @@ def _disk(root: Path) -> Iterator[Finding]:
         yield Finding(level="ok", about="disk", text=room)
 
 
-def _mount(root: Path) -> Iterator[Finding]:
+def _mount(root: Path, settings: config.Config | None) -> Iterator[Finding]:
     """Look whether changes on this file system send events."""
-    kind = filesystem(root)
-    if kind.startswith(REMOTE):
-        text = f"{kind}: changes made on another machine send no events here"
-        yield Finding(level="note", about="watching", text=text, hint='set [watch] mode = "polling" in everos.toml')
+    kind = mount.remote_type(root)
+    if not kind:
+        return
+    text = f"{kind}: changes made on another machine send no events here"
+    if settings is not None and settings.watch.mode == "inotify":
+        yield Finding(level="warn", about="watching", text=text, hint='set [watch] mode = "auto" in everos.toml')
+    else:
+        yield Finding(level="note", about="watching", text=f"{text}: the tree is polled")
 
 
 def _watches(root: Path) -> Iterator[Finding]:
@@ -276,21 +279,6 @@ def _files(root: Path, data: show.Body) -> Iterator[Finding]:
         yield Finding(level="note", about="file", text=text, hint=f"everosd status --json --root {root}")
 
 
-def filesystem(path: Path) -> str:
-    """Return the type of the file system that `path` lies on (`ext4`, `nfs4`); empty where nobody says."""
-    best, kind = -1, ""
-    try:
-        lines = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-    except OSError:
-        return ""
-    for line in lines:
-        fields, _, after = line.partition(" - ")
-        where = Path(fields.split()[4].encode().decode("unicode_escape"))
-        if path.is_relative_to(where) and len(where.parts) > best:
-            best, kind = len(where.parts), after.split()[0]
-    return kind
-
-
 def _taken(host: str, port: int) -> str:
     """Return why nobody can listen on an address; empty where one can."""
     try:
@@ -320,6 +308,10 @@ def _open(root: Path, path: str) -> str:
 
 
 def _allow(root: Path, path: str) -> str:
+    if os.path.islink(root / path):  # noqa: PTH114  # `Path.is_symlink` raises where a folder above is shut
+        return _within(root, path)
+    if "\\udc" in path:  # how a byte that is no UTF-8 is printed
+        return f"give it a name in UTF-8; it lies in {(root / path).parent}"
     return f"make it readable: chmod u+rX {root / path}"
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from everosd.cascade import problems
 from everosd.cli import doctor, root
+from everosd.watch import mount
 
 
 @pytest.fixture
@@ -119,23 +120,14 @@ def test_a_full_disk_is_found(memory: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert found(memory, "disk")[0].level == "warn"
 
 
-def test_the_file_system_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The deepest mount above a path decides, names with spaces included."""
-    mounts = tmp_path / "mountinfo"
-    mounts.write_text(
-        "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 0:50 / /mnt/my\\040notes rw shared:1 - nfs4 server:/notes rw\n"
-    )
-    monkeypatch.setattr(doctor, "MOUNTS", mounts)
-    assert doctor.filesystem(Path("/mnt/my notes/memory")) == "nfs4"
-    assert doctor.filesystem(Path("/mnt/mine")) == "ext4"
-
-
-def test_a_network_mount_gets_a_note(memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where changes made elsewhere send no events, polling is proposed."""
-    mounts = tmp_path / "mountinfo"
-    mounts.write_text("1 0 8:1 / / rw - nfs4 server:/ rw\n")
-    monkeypatch.setattr(doctor, "MOUNTS", mounts)
-    assert any('mode = "polling"' in one.hint for one in found(memory, "watching"))
+def test_a_network_mount_is_polled_or_should_be(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where changes made elsewhere send no events, that is said; a person who insists on events is warned."""
+    monkeypatch.setattr(mount, "remote_type", lambda _: "nfs4")
+    (said,) = [one for one in found(memory, "watching") if one.text.startswith("nfs4")]
+    assert ("note", "") == (said.level, said.hint)
+    (memory / "everos.toml").write_text('[watch]\nmode = "inotify"\n')
+    (said,) = [one for one in found(memory, "watching") if one.text.startswith("nfs4")]
+    assert ("warn", 'set [watch] mode = "auto" in everos.toml') == (said.level, said.hint)
 
 
 def test_every_kind_of_file_problem_has_a_hint(memory: Path) -> None:
@@ -148,10 +140,17 @@ def test_every_kind_of_file_problem_has_a_hint(memory: Path) -> None:
     assert [one.hint != "" for one in findings] == [kind not in ("warning", "healed") for kind in sorted(kinds)]
 
 
+def test_a_file_that_cannot_be_read_is_told_what_helps(memory: Path) -> None:
+    """A link that leads away and a name in another encoding are not a matter of rights."""
+    (memory / "link.md").symlink_to("/etc/hostname")
+    hints = [doctor._allow(memory, path) for path in ("link.md", "a\\udcff.md", "shut.md")]
+    assert ["put the file itself there" in hints[0], "UTF-8" in hints[1], "chmod u+rX" in hints[2]] == [True] * 3
+
+
 def test_long_lists_of_files_are_cut_and_counted(memory: Path) -> None:
     """Hundreds of odd files do not push everything else off the screen."""
-    problems = [{"path": f"{n}.md", "reason": "r", "kind": "stray"} for n in range(100)]
-    findings = list(doctor._files(memory, {"problems": problems, "n_problems": 300}))
+    strays = [{"path": f"{n}.md", "reason": "r", "kind": "stray"} for n in range(100)]
+    findings = list(doctor._files(memory, {"problems": strays, "n_problems": 300}))
     assert len(findings) == doctor.MAX_FILES + 1
     assert findings[-1].text == f"… and {300 - doctor.MAX_FILES} more"
     assert "everosd status --json" in findings[-1].hint
