@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import os
 import threading
 from pathlib import Path
 from typing import Literal
@@ -18,7 +17,7 @@ import structlog
 
 from everosd import clock as clocks
 from everosd.types import RelPath
-from everosd.watch import kernel, scan, settle
+from everosd.watch import kernel, mount, scan, settle
 
 log = structlog.get_logger(__name__)
 
@@ -34,12 +33,6 @@ FIRST_BACKOFF_S, LAST_BACKOFF_S = 0.1, 30.0
 """Waits between attempts to open the tree anew; doubled at each one until it has held for `LAST_BACKOFF_S`."""
 RETRY_KERNEL_S = 60.0
 """How often a watcher that had to fall back to polling tries whether the limit was raised."""
-
-REMOTE_TYPES = frozenset(
-    "9p afs ceph cifs drvfs glusterfs lustre ncpfs nfs nfs4 prl_fs smb3 smbfs vboxsf virtiofs fuse.ceph "  # noqa: SIM905
-    "fuse.glusterfs fuse.gvfsd-fuse fuse.rclone fuse.s3fs fuse.sshfs fuse.vmhgfs-fuse".split()
-)
-"""File systems on which another machine can change a file without this kernel hearing of it."""
 
 LEAST_RAISED = {"max_user_watches": 524_288, "max_user_instances": 1_024}
 """What to recommend at least; a watch costs about 1 KB of kernel memory, and only while it is used."""
@@ -161,7 +154,7 @@ class Watcher:
         """Set up whatever way of noticing can be had; False when there is none. `mode` and `reason` tell the rest."""
         assert self._post is not None  # noqa: S101 - `start` set it
         self._tried_at = self._clock.monotonic_s()
-        remote = await asyncio.to_thread(remote_type, self._root) if self._wanted == "auto" else ""
+        remote = await asyncio.to_thread(mount.remote_type, self._root) if self._wanted == "auto" else ""
         if self._wanted == "polling" or remote:
             await self._start_polling(f"the root is on {remote}, which does not report changes" if remote else "")
             return True
@@ -303,22 +296,6 @@ class Post:
             lost, self._lost = self._lost, ""
             self._alarm.clear()
         return lost
-
-
-def remote_type(root: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str:
-    """Return the type of the file system of the root where other machines can change it; else empty."""
-    where = os.path.realpath(root)
-    try:
-        lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-    except OSError:
-        return ""
-    best, found = -1, ""
-    for line in lines:
-        before, _, after = line.partition(" - ")
-        point = before.split()[4].encode("latin-1", "replace").decode("unicode_escape").rstrip("/")
-        if (where == point or where.startswith(point + "/")) and len(point) >= best:
-            best, found = len(point), after.split()[0]
-    return found if found in REMOTE_TYPES else ""
 
 
 def limit_reason(error: OSError) -> str:

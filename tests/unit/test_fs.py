@@ -648,22 +648,6 @@ async def test_stopped_watcher_leaves_no_thread_and_no_descriptor(root: Path) ->
     assert before == await asyncio.to_thread(held)
 
 
-@pytest.mark.parametrize(
-    ("mounts", "expected"),
-    [
-        ("25 1 8:1 / / rw - ext4 /dev/sda rw\n30 25 0:50 / {root} rw - nfs4 srv:/x rw\n", "nfs4"),
-        ("25 1 8:1 / / rw - ext4 /dev/sda rw\n30 25 0:50 / {root}/a rw - nfs4 srv:/x rw\n", ""),
-        ("25 1 8:1 / / rw - cifs //srv/x rw\n30 25 0:50 / {root} rw - ext4 /dev/sdb rw\n", ""),
-        ("25 1 8:1 / / rw shared:1 master:2 - fuse.sshfs me@srv: rw\n", "fuse.sshfs"),
-    ],
-)
-def test_remote_file_system_is_recognised(tmp_path: Path, mounts: str, expected: str) -> None:
-    """The mount that holds the root decides whether other machines may change it unheard."""
-    table = tmp_path / "mountinfo"
-    table.write_text(mounts.format(root=tmp_path), encoding="utf-8")
-    assert expected == fs.remote_type(tmp_path, table)
-
-
 def _disturb(root: Path, chance: random.Random, n_steps: int) -> None:
     """Do what people, editors and sync programs do to folders and files, in any order and without a pause."""
     top = root / USER / "memories"
