@@ -24,9 +24,6 @@ from everosd.log import writer
 from everosd.store import db
 from everosd.watch import scan, settle
 
-STALLED_S = 15.0
-"""A part that has work and has not moved for this long is named in the status."""
-
 T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
@@ -82,7 +79,7 @@ class Cascade:
         self._phase: status.Phase = "starting"
         self._is_compared = False
         self._scan = scan.Scan()
-        self._scanned_s = self._progressed_s = time.monotonic_s()
+        self._scanned_s = time.monotonic_s()
         self._scanning = asyncio.Lock()
 
     # -- life ------------------------------------------------------------------------------------------------------
@@ -194,7 +191,6 @@ class Cascade:
             await self._clock.sleep(1.0)
         else:
             self._ingest.problems.ledger_failed("")
-            self._progressed_s = self._clock.monotonic_s()
             self._wake_projections()
             self._dirty.done()
 
@@ -337,15 +333,7 @@ class Cascade:
             done=done if done < total else 0,
             total=total if done < total else 0,
             projections={projection.name: projection.status() for projection in self.projections},
-            stalled=self._stalled(),
         )
-
-    def _stalled(self) -> tuple[str, ...]:
-        """Return the parts that have work and have not moved for too long."""
-        names = [projection.name for projection in self.projections if projection.status().age_s > STALLED_S]
-        if len(self._dirty) and self._clock.monotonic_s() - self._progressed_s > STALLED_S:
-            names.append("cascade")
-        return tuple(names)
 
 
 def _paths_with_hand_text(connection: sqlite3.Connection) -> list[types.RelPath]:

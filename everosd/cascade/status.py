@@ -68,7 +68,5 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """Files compared of the start-up or rebuild pass in progress."""
     projections: dict[str, ProjectionStatus] = {}
     owners: int = 0
-    stalled: tuple[str, ...] = ()
-    """Names of loops without progress for too long."""
     notices: tuple[str, ...] = ()
     """What the process around the cascade has to say, each a sentence, e.g. of settings that wait for a restart."""

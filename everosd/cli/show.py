@@ -42,8 +42,6 @@ def status(data: Body, *, is_served: bool = True) -> Iterator[str]:
     )
     if data.get("alarm"):
         yield f"\nALARM: {data['alarm']}"
-    for loop in cast("Iterable[object]", data.get("stalled") or ()):
-        yield f"stalled: {loop} has made no progress for too long"
     yield from (f"\nNOTE: {notice}" for notice in cast("Iterable[object]", data.get("notices") or ()))
     yield from problems(data)
 

@@ -46,19 +46,17 @@ def test_status_never_calls_a_busy_daemon_done() -> None:
     assert "everything on disk is searchable" not in shown(busy)
 
 
-def test_status_shows_alarm_stall_and_degraded_watching() -> None:
+def test_status_shows_alarm_and_degraded_watching() -> None:
     """What is wrong is shown whatever else is well."""
     bad = msgspec.structs.replace(
         READY,
         alarm="12 files are gone",
-        stalled=("text",),
         watch_healthy=False,
         watch_mode="polling",
         watch_reason="limit",
     )
     text = shown(bad)
     assert "ALARM: 12 files are gone" in text
-    assert "stalled: text" in text
     assert "polling, disk compared 1 min 15 s ago; DEGRADED: limit" in text
 
 
