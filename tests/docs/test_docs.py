@@ -14,6 +14,7 @@ from typer import core
 
 from everosd import config, daemon
 from everosd.api import openapi
+from everosd.cascade import problems
 from everosd.cli import app
 from everosd.log import kind
 
@@ -114,6 +115,12 @@ def test_every_exit_code_is_documented() -> None:
     """OPERATIONS lists exactly the exit codes of the daemon's table."""
     codes = {daemon.OK, daemon.UNEXPECTED, daemon.USAGE, daemon.DISK_FAILED, *(code for _, code in daemon.EXIT_CODES)}
     assert {int(code) for code, *_ in rows(OPERATIONS, "### Exit codes")} == codes
+
+
+def test_every_kind_of_file_problem_is_explained() -> None:
+    """What stands first in the lines of `everosd status` stands in OPERATIONS, with what to do."""
+    seen = " ".join(row[0] for row in rows(OPERATIONS, "## What to do when"))
+    assert [kind for kind in problems.ORDER if f"`{kind}`" not in seen] == []
 
 
 def test_every_package_has_a_section_titled_by_a_question() -> None:

@@ -275,6 +275,27 @@ def test_A06_the_example_of_the_readme_works_as_printed(root: Path, daemon: conf
     assert 1 == len(found.json()["data"]["episodes"])
 
 
+@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl on this machine")
+def test_A06_the_requests_of_the_operations_page_work_as_printed(root: Path, daemon: conftest.Daemon) -> None:
+    """Each request that OPERATIONS shows is answered well for the note of the README."""
+    readme = (REPO / "README.md").read_text(encoding="utf-8")
+    page = (REPO / "docs" / "OPERATIONS.md").read_text(encoding="utf-8")
+    requests = re.search(r"```sh\n(api=.*?)```", page, re.DOTALL)
+    where, note = re.search(r"`~/\.everos/(.*?\.md)`", readme), re.search(r"```markdown\n(.*?)```", readme, re.DOTALL)
+    assert requests is not None
+    assert where is not None
+    assert note is not None
+    (root / where[1]).parent.mkdir(parents=True)
+    (root / where[1]).write_text(note[1], encoding="utf-8")
+    daemon.start()
+    script = requests[1].replace(":8000", f":{daemon.http.base_url.port}").replace("curl -s ", "curl -sSf ")
+    done = subprocess.run(["bash", "-e", "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert 0 == done.returncode, done.stderr
+    assert '"error"' not in done.stdout
+    assert 4 == done.stdout.count("Lindenstrasse has a balcony") - done.stdout.count('"text":"Saw')
+    assert '{"result":{"entries":1,"refused":[]}}' in done.stdout
+
+
 def test_demo_shows_an_edit_found_and_leaves_nothing(tmp_path: Path) -> None:
     """The demo does what it says, within its temporary folder."""
     done = conftest.run("demo", env={"TMPDIR": str(tmp_path)})
