@@ -13,6 +13,7 @@ from litestar import response
 from everosd import errors, types
 from everosd.api import errors as wire
 from everosd.api import guard, reply, schema, services
+from everosd.api import request as requests
 from everosd.cascade import rebuild, verify
 from everosd.log import layout
 
@@ -87,7 +88,7 @@ class Admin:
 
     async def rebuild(self, request: reply.Request) -> response.Stream:
         """Answer POST admin/rebuild: read all Markdown again, make every index anew; accepts what the disk shows."""
-        await self._body(request, "rebuild", schema.REBUILD)
+        await self._body(request, "rebuild", requests.REBUILD)
 
         async def work(progress: Progress) -> Rebuilt:
             await rebuild.rebuild(self._given.cascade, progress)
@@ -98,7 +99,7 @@ class Admin:
 
     async def verify(self, request: reply.Request) -> response.Stream:
         """Answer POST admin/verify: compare every index with what the Markdown says."""
-        await self._body(request, "verify", schema.VERIFY)
+        await self._body(request, "verify", requests.VERIFY)
 
         async def work(progress: Progress) -> msgspec.Struct:
             return await verify.verify(self._given.cascade, progress)
@@ -107,7 +108,7 @@ class Admin:
 
     async def adopt(self, request: reply.Request) -> response.Stream:
         """Answer POST admin/adopt: give hand-written entries their markers."""
-        asked = await self._body(request, "adopt", schema.ADOPT)
+        asked = await self._body(request, "adopt", requests.ADOPT)
         path = None if asked.path is None else _memory_file(asked.path)
 
         async def work(progress: Progress) -> msgspec.Struct:
@@ -118,7 +119,7 @@ class Admin:
 
     async def reconcile(self, request: reply.Request) -> response.Stream:
         """Answer POST admin/reconcile: compare with the disk now and wait until all of it is searchable."""
-        asked = await self._body(request, "reconcile", schema.RECONCILE)
+        asked = await self._body(request, "reconcile", requests.RECONCILE)
 
         async def work(progress: Progress) -> Reconciled:
             cascade = self._given.cascade
@@ -147,12 +148,12 @@ class Admin:
         return True
 
     async def _body(
-        self, request: reply.Request, route: str, decoder: msgspec.json.Decoder[schema.DecodedT]
-    ) -> schema.DecodedT:
+        self, request: reply.Request, route: str, decoder: msgspec.json.Decoder[requests.DecodedT]
+    ) -> requests.DecodedT:
         """Return the body of an admin request, `{}` where there is none."""
         reply.called(request, f"admin/{route}")
         _require_local(request)
-        return schema.decode(decoder, await reply.body(request) or b"{}")
+        return requests.decode(decoder, await reply.body(request) or b"{}")
 
     def _stream(self, name: str, work: Work) -> response.Stream:
         """Start the work and return its progress as a stream.

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from everosd import errors, types
 from everosd.api import item, lineage, reply, schema, scope, services
+from everosd.api import request as requests
 from everosd.index import where
 from everosd.search import filter as filters
 from everosd.search import query
@@ -43,7 +44,7 @@ class Memory:
     async def search(self, request: reply.Request) -> reply.Response:
         """Answer POST memory/search."""
         reply.called(request, "memory/search")
-        asked = schema.decode(schema.SEARCH, await reply.body(request))
+        asked = requests.decode(requests.SEARCH, await reply.body(request))
         _check_top_k(asked.top_k)
         statuses = _statuses(asked.include_status)
         wanted = self._wanted(asked)
@@ -69,7 +70,7 @@ class Memory:
     async def get(self, request: reply.Request) -> reply.Response:
         """Answer POST memory/get."""
         reply.called(request, "memory/get")
-        asked = schema.decode(schema.GET, await reply.body(request))
+        asked = requests.decode(requests.GET, await reply.body(request))
         owner = _owner_for(asked)
         rows, total = await self._given.reader.page(
             owner,
@@ -90,7 +91,7 @@ class Memory:
     async def entry(self, request: reply.Request) -> reply.Response:
         """Answer GET entries/{id}."""
         reply.called(request, "entries")
-        asked = schema.decode_query(request.query_params.multi_items())
+        asked = requests.decode_query(request.query_params.multi_items())
         row = await lineage.find(self._given.reader, asked, str(request.path_params["entry_id"]).removeprefix("/"))
         if row is None:
             message = "there is no such entry in this scope"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from everosd import errors
-from everosd.api import schema
+from everosd.api import request
 
 
 def refused(body: bytes) -> errors.RequestError:
     with pytest.raises(errors.RequestError) as caught:
-        schema.decode(schema.SEARCH, body)
+        request.decode(request.SEARCH, body)
     return caught.value
 
 
@@ -24,15 +24,15 @@ def test_A07_a_misspelt_field_is_refused_by_name(wrong: str) -> None:
 
 def test_search_takes_what_the_cloud_client_always_sends() -> None:
     """`with_readable_episode` is accepted on search and get, whatever its value."""
-    found = schema.decode(schema.SEARCH, b'{"query": "q", "with_readable_episode": true}')
-    got = schema.decode(schema.GET, b'{"memory_type": "episode", "with_readable_episode": null}')
+    found = request.decode(request.SEARCH, b'{"query": "q", "with_readable_episode": true}')
+    got = request.decode(request.GET, b'{"memory_type": "episode", "with_readable_episode": null}')
 
     assert ("q", "episode") == (found.query, got.memory_type)
 
 
 def test_search_has_the_documented_defaults() -> None:
     """A body with a query alone is a hybrid search for as much as there may be, active entries only."""
-    found = schema.decode(schema.SEARCH, b'{"query": "q"}')
+    found = request.decode(request.SEARCH, b'{"query": "q"}')
 
     assert ("hybrid", -1, "default", "default", None, None) == (
         found.method,
@@ -102,7 +102,7 @@ def test_a_body_nested_without_end_is_refused() -> None:
 def test_a_query_parameter_given_twice_is_refused() -> None:
     """Two values for one parameter are refused instead of one being picked."""
     with pytest.raises(errors.RequestError) as caught:
-        schema.decode_query([("user_id", "a"), ("user_id", "b")])
+        request.decode_query([("user_id", "a"), ("user_id", "b")])
 
     assert "user_id" == caught.value.field
 
@@ -110,6 +110,6 @@ def test_a_query_parameter_given_twice_is_refused() -> None:
 def test_an_unknown_query_parameter_is_refused() -> None:
     """A misspelt parameter of a route of ours is refused by name."""
     with pytest.raises(errors.RequestError) as caught:
-        schema.decode_query([("userid", "a")])
+        request.decode_query([("userid", "a")])
 
     assert "unknown field: userid" == str(caught.value)
