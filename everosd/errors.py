@@ -67,10 +67,6 @@ class LogError(EverosdError):
         self.path, self.reason, self.line, self.hint = path, reason, line, hint
 
 
-class EntryParseError(LogError):
-    """A part of a file is not of the grammar; it is reported, other entries continue."""
-
-
 class WriteRefused(LogError):
     """The daemon will not touch this file: broken frontmatter, no permission, read-only or full disk."""
 
@@ -92,10 +88,10 @@ class SchemaTooNew(StoreError):
 class DerivedIndexError(EverosdError):
     """An index is damaged or out of step: rebuild that index, never touch the Markdown."""
 
-    def __init__(self, index: str, reason: str, *, lsn: int | None = None) -> None:
-        """Name the index and what is wrong; `lsn` is how far it had come, where known."""
+    def __init__(self, index: str, reason: str) -> None:
+        """Name the index and what is wrong."""
         super().__init__(f"index {index}: {reason}")
-        self.index, self.reason, self.lsn = index, reason, lsn
+        self.index, self.reason = index, reason
         self.hint = "it is rebuilt from the ledger by itself; `everosd rebuild` does it at once"
 
 

@@ -328,8 +328,8 @@ def _work(root: Path, route: str, title: str, body: object) -> tuple[dict[str, o
 
         def follow(line: dict[str, object]) -> None:
             if isinstance(line.get("done"), int):
-                what = str(line.get("what") or "")
-                shown.update(cast("int", line["done"]), cast("int", line.get("total") or 0), f"{title} {what}".rstrip())
+                stage = f"{title} {line.get('stage') or ''}".rstrip()
+                shown.update(cast("int", line["done"]), cast("int", line.get("total") or 0), stage)
 
         answer = _checked(node.ask(root, "POST", f"{API}/admin/{route}", body, follow))
     return dict(show.section(answer, "result")), time.monotonic() - started_s

@@ -28,7 +28,7 @@ class Progress:
         self._line_s = 0.0
         self._bar: rich_progress.Progress | None = None
         self._last = (0, 0)
-        self._n_lines = 0
+        self._written: tuple[int, int] | None = None
 
     def __enter__(self) -> Self:
         """Start the clock that decides whether anything is shown."""
@@ -41,7 +41,7 @@ class Progress:
         """Take the bar away; in a pipe, finish with the last figure where lines were written."""
         if self._bar is not None:
             self._bar.stop()
-        elif self._n_lines and kind is None:
+        elif self._written not in (None, self._last) and kind is None:
             self._line(*self._last)
 
     def update(self, done: int, total: int, title: str = "") -> None:
@@ -71,6 +71,6 @@ class Progress:
 
     def _line(self, done: int, total: int) -> None:
         """Write one plain line."""
-        self._n_lines += 1
+        self._written = (done, total)
         of = f"{done:,} of {total:,}" if total else f"{done:,}"
         print(f"{self._title}: {of}", file=self._stream, flush=True)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import io
+from pathlib import Path
 
-from everosd.cli import progress
+import pytest
+
+from everosd.api import admin, schema
+from everosd.cli import app, client, node, progress
 
 
 class Terminal(io.StringIO):
@@ -48,6 +53,22 @@ def test_a_failure_is_not_followed_by_a_last_figure() -> None:
     shown.update(1, 2)
     shown.__exit__(RuntimeError, RuntimeError(), None)
     assert stream.getvalue() == "reading: 1 of 2\n"
+
+
+def test_the_stage_of_long_work_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the daemon says is under way stands beside the figures."""
+
+    def ask(_root: Path, _method: str, _path: str, _body: object, on_line: client.LineSink) -> client.Answer:
+        on_line(client.decoded(schema.ENCODER.encode(admin.Step(stage="text", done=1, total=2))))
+        return client.Answer(status=200, body={"result": {"files": 3}})
+
+    stream = io.StringIO()
+    monkeypatch.setattr(node, "ask", ask)
+    monkeypatch.setattr(
+        "everosd.cli.progress.Progress", functools.partial(progress.Progress, stream=stream, shown_after_s=0)
+    )
+    assert {"files": 3} == app._work(Path("/r"), "rebuild", "rebuilding", {})[0]
+    assert "rebuilding text: 1 of 2\n" == stream.getvalue()
 
 
 def test_a_terminal_gets_a_bar_that_goes_away() -> None:
