@@ -181,9 +181,9 @@ async def _take_over(settings: config.Config, places: layout.Layout, clock: cloc
 
     The writer needs a ledger to number entries by; until ours is there a passing one does.
     """
-    from everosd.cascade import takeover
+    from everosd.cascade import everos, takeover
 
-    if not await asyncio.to_thread(takeover.is_everos, settings.root / INDEX_FOLDER):
+    if not await asyncio.to_thread(everos.is_everos, settings.root / INDEX_FOLDER):
         return
     from everosd.log import writer
     from everosd.store import journal

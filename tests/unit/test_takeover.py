@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from everosd import clock, errors, types
+from everosd.cascade import everos as everos_database
 from everosd.cascade import takeover
 from everosd.log import entry, layout, parse, writer
 from everosd.store import db, journal
@@ -168,14 +169,14 @@ def logged(root: Path) -> list[tuple[layout.Place, entry.Entry]]:
 def test_everos_index_is_recognised_by_its_tables(root: Path, everos: Everos) -> None:
     """EverOS's database is told from none, from one of ours, and from bytes that are none."""
     assert everos.path.exists()
-    assert takeover.is_everos(root / ".index")
-    assert not takeover.is_everos(root / "nowhere")
+    assert everos_database.is_everos(root / ".index")
+    assert not everos_database.is_everos(root / "nowhere")
     everos.path.write_bytes(b"not a database at all, but of some length" * 40)
-    assert not takeover.is_everos(root / ".index")
+    assert not everos_database.is_everos(root / ".index")
     everos.path.unlink()
     with contextlib.closing(everos.open()) as connection:
         connection.executescript("CREATE TABLE events (lsn); CREATE TABLE checkpoints (name);")
-    assert not takeover.is_everos(root / ".index")
+    assert not everos_database.is_everos(root / ".index")
 
 
 async def test_buffered_messages_reach_the_session_log_whole(root: Path, everos: Everos) -> None:
