@@ -84,8 +84,14 @@ def _share_arenas() -> None:
 
 
 def _report(error: Exception) -> int:
-    """Say why the daemon ends, with a traceback only where it is no person's to mend, and return the exit code."""
+    """Say why the daemon ends, with a traceback only where it is no person's to mend, and return the exit code.
+
+    Raises:
+        EverosdError: a person looks on: the command says it as every other command does.
+    """
     code = daemon.exit_code(error)
+    if code != daemon.UNEXPECTED and isinstance(error, errors.EverosdError) and sys.stderr.isatty():
+        raise error
     trace = error if code == daemon.UNEXPECTED else None
     log.error("daemon_failed", reason=str(error), hint=getattr(error, "hint", ""), exit_code=code, exc_info=trace)
     return code

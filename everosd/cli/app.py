@@ -87,9 +87,9 @@ def init(*, root: Root = None) -> None:
         print(f"made   {path}")
     if not made:
         print(f"{where} is a memory root already; nothing was changed")
-    option = "" if root is None else f" --root {where}"
+    option = _root_option(where)
     print(f"\nnext:  everosd serve{option}")
-    print(f"then save Markdown below {where}/default_app/default_project/users/<you>/episodes/")
+    print(f"then:  save Markdown as {where}/default_app/default_project/users/<you>/episodes/episode-<YYYY-MM-DD>.md")
     print(f"and:   everosd search{option} a few words")
 
 
@@ -193,7 +193,8 @@ def status(*, root: Root = None, as_json: Json = False) -> None:
         _print_json({"root": str(where), "daemon": known, **data})
         return
     if holder is None:
-        print(f"no daemon serves {where} (start one: everosd serve); this is what its files say\n")
+        start = f"everosd serve{_root_option(where)}"
+        print(f"no daemon serves {where} (start one: {start}); this is what its files say\n")
     else:
         age = show.since(holder.started_at, dt.datetime.now(dt.UTC))
         print(
@@ -286,6 +287,11 @@ def demo(
     from everosd.cli import demo as show_case
 
     raise typer.Exit(show_case.run(root))
+
+
+def _root_option(root: Path) -> str:
+    """Return what has to be typed for a command to find `root`; nothing where it is the usual one."""
+    return "" if root == config.root_path() else f" --root {shlex.quote(str(root))}"
 
 
 def _ask(root: Path, method: str, path: str, body: object = None) -> dict[str, object]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import re
 import shutil
 import signal
 import socket
@@ -17,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from everosd import daemon as daemons
-from everosd import lock
+from everosd import errors, lock
 from tests.process import conftest
 
 EPISODES = Path("default_app", "default_project", "users", "u_mara", "episodes")
@@ -141,6 +143,20 @@ def test_O04_taken_port_has_its_own_code_and_says_what_to_do(daemon: conftest.Da
     assert f"127.0.0.1:{port}" in daemon.log()
     assert "--port" in daemon.log()
     assert not (daemon.root / ".index").exists()
+
+
+def test_a_person_in_a_terminal_is_told_in_words_and_a_program_in_fields(daemon: conftest.Daemon, root: Path) -> None:
+    """A refused start ends with the same message and hint as any other command, where a terminal is looked at."""
+    daemon.start()
+    reader, terminal = pty.openpty()
+    command = [*conftest.command(), "serve", "--root", str(root), "--port", "0"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stderr=terminal, timeout=20, check=False)
+    os.close(terminal)
+    said = os.read(reader, 4096).decode()
+    os.close(reader)
+    assert daemons.exit_code(errors.LockHeld("", pid=1, port=1)) == done.returncode
+    assert re.fullmatch(r"everosd: .* is already served .*\r\n {9}use that daemon, or stop it first .*\r\n", said), said
+    assert '"event":"daemon_failed"' in conftest.run("serve", "--root", str(root), "--port", "0").stderr
 
 
 def test_O04_wrong_settings_have_their_own_code_and_name_the_line(daemon: conftest.Daemon, root: Path) -> None:
