@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from everosd import errors, types
-from everosd.log import entry, entry_text, job, layout, parse, render
+from everosd.log import entry, entry_text, job, layout, parse, render, surgery
 from everosd.log import heal as healing
 from everosd.log import kind as kinds
 
@@ -166,7 +166,7 @@ class Replacement:
         if self.parsed is None:
             return render.new_file(place, self.appended, stamp=stamp)
         pointers = self._pointers()
-        return render.rewritten(
+        return surgery.rewritten(
             self.parsed,
             appended=self.appended,
             replaced=self.replaced,
@@ -174,7 +174,6 @@ class Replacement:
             undeprecated=[key for key, each in pointers.items() if not each.after],
             removed=self.removed,
             stamp=stamp,
-            adopt=True,
         )
 
     def _deprecated_before(self) -> dict[str, str]:

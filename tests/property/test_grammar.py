@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from everosd import errors, types
-from everosd.log import entry, entry_text, escape, layout, parse, render, view
+from everosd.log import entry, entry_text, escape, layout, parse, render, surgery, view
 from everosd.log import kind as kinds
 
 UTC = zoneinfo.ZoneInfo("UTC")
@@ -180,7 +180,7 @@ def test_adopting_changes_no_entry(data: bytes) -> None:
     """Markers given to hand-written text leave every id and digest as they were, and taken away the file as it was."""
     before = read(data)
     try:
-        after = read(render.rewritten(before, stamp=STAMP))
+        after = read(surgery.rewritten(before, stamp=STAMP))
     except errors.WriteRefused:
         return
     assert [(item.id, item.nth, item.digest) for item in before.entries] == [
@@ -197,14 +197,14 @@ def test_an_append_changes_nothing_else(data: bytes, item: entry.Entry) -> None:
     """An appended entry comes back, and the ones before it are untouched."""
     before = read(data)
     try:
-        result = render.rewritten(before, appended=[item], deprecated={IDS[0]: item.id}, stamp=STAMP)
+        result = surgery.rewritten(before, appended=[item], deprecated={IDS[0]: item.id}, stamp=STAMP)
     except errors.WriteRefused:
         return
     after = read(result)
     assert [item.digest for item in before.entries] == [item.digest for item in after.entries[:-1]]
     assert meant(item) == got(after.entries[-1])
     assert {**before.deprecated, IDS[0]: item.id} == after.deprecated
-    again = read(render.rewritten(after, undeprecated=[IDS[0]], stamp=STAMP + "2"))
+    again = read(surgery.rewritten(after, undeprecated=[IDS[0]], stamp=STAMP + "2"))
     assert {key: value for key, value in before.deprecated.items() if key != IDS[0]} == again.deprecated
     assert [item.digest for item in after.entries] == [item.digest for item in again.entries]
 

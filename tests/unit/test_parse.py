@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from everosd import clock, types
-from everosd.log import entry, entry_text, layout, parse, render, structure, view
+from everosd.log import entry, entry_text, layout, parse, render, structure, surgery, view
 
 PEER_FORMATS = Path(os.environ.get("EVEROSD_PEER", Path(__file__).parents[3] / "shared" / "peer")) / "formats"
 UTC = zoneinfo.ZoneInfo("UTC")
@@ -95,7 +95,7 @@ def test_P03_a_byte_order_mark_is_not_part_of_the_text() -> None:
     plain, marked = read(HEAD + episode(1)), read(b"\xef\xbb\xbf" + (HEAD + episode(1)).encode())
     assert plain.entries == marked.entries
     assert marked.has_bom
-    written = render.rewritten(
+    written = surgery.rewritten(
         marked, appended=[entry.Entry(kind="episode", id="ep_20260302_00000006")], stamp="2026-03-02T19:00:00+00:00"
     )
     assert written.startswith(b"\xef\xbb\xbf---\n")
@@ -397,7 +397,7 @@ def test_M11_an_entry_with_a_bad_byte_is_quarantined() -> None:
     edited = read(data.replace(b"content 4", b"content four"))
     before = {item.id: item.digest for item in parsed.entries}
     assert [FIVE[3]] == [item.id for item in edited.entries if item.digest != before[item.id]]
-    assert b"content \xff" in render.rewritten(parsed, stamp="x")
+    assert b"content \xff" in surgery.rewritten(parsed, stamp="x")
 
 
 def test_M11_a_bad_byte_in_the_frontmatter_is_an_error() -> None:
