@@ -41,6 +41,7 @@ EXIT_CODES: tuple[tuple[type[errors.EverosdError], int], ...] = (
     (errors.SchemaTooNew, 9),
     (errors.StoreError, 7),
     (errors.DerivedIndexError, 7),
+    (errors.IndexUnavailable, 7),
     (errors.WriteRefused, 8),
     (errors.RequestError, USAGE),
 )
@@ -163,17 +164,17 @@ async def _ledger(path: Path, pragmas: db.Settings) -> db.Database:
     try:
         return await db.Database.open(path, pragmas)
     except db.DamagedStoreError as error:
-        await asyncio.to_thread(set_ledger_aside, path, error)
+        await asyncio.to_thread(set_ledger_aside, path, str(error))
         return await db.Database.open(path, pragmas)
 
 
-def set_ledger_aside(path: Path, error: errors.StoreError) -> None:
+def set_ledger_aside(path: Path, reason: str) -> None:
     """Move a damaged ledger away, and drop the text index: it knows entries by the numbers of that ledger. Blocking."""
     from everosd.store import db
 
     aside = db.set_aside(path)
     shutil.rmtree(path.parent.parent / "text", ignore_errors=True)
-    log.error("ledger_set_aside", reason=str(error), moved_to=str(aside))
+    log.error("ledger_set_aside", reason=reason, moved_to=str(aside))
 
 
 async def _take_over(settings: config.Config, places: layout.Layout, clock: clocks.Clock) -> None:

@@ -48,8 +48,9 @@ M_ARENA_MAX = -8
 
 log = logs.logger(__name__)
 
-Outcome = Literal["stopped", "replaced", "damaged"]
-"""Why a run ended: asked to; another folder stands where the root was; the ledger turned out to be damaged."""
+Outcome = Literal["stopped", "replaced", "damaged", "lost"]
+"""Why a run ended: asked to; another folder stands where the root was; the ledger turned out to be damaged; it was
+deleted."""
 FileState = tuple[int, int, int] | None
 """Inode, size and mtime (ns) of the settings file."""
 
@@ -121,13 +122,17 @@ def _run(settings: config.Config, notifier: notify.Notifier, limiter: logs.Repea
         listener = stack.enter_context(_listen(settings.api.host, settings.api.port))
         held.announce(host=settings.api.host, port=listener.getsockname()[1])
         runner = stack.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
+        path = settings.root / daemon.INDEX_FOLDER / daemon.LEDGER
         try:
-            return runner.run(_Run(settings, held, listener, notifier, limiter).run())
+            outcome = runner.run(_Run(settings, held, listener, notifier, limiter).run())
         except db.DamagedStoreError as error:
             if is_last:
                 raise
-            daemon.set_ledger_aside(settings.root / daemon.INDEX_FOLDER / daemon.LEDGER, error)
+            daemon.set_ledger_aside(path, str(error))
             return "damaged"
+        if outcome == "lost":
+            daemon.set_ledger_aside(path, "its files were deleted or replaced while it was in use")
+        return outcome
 
 
 def _acquire(root: Path) -> lock.Lock:
@@ -363,17 +368,21 @@ class _Run:
                     await self._turn.wait()
             self._turn.clear()
             # In a thread: a `stat` on a dead network mount does not return.
-            is_intact, file = await asyncio.to_thread(self._look)
+            is_intact, is_sound, file = await asyncio.to_thread(self._look)
             if not is_intact and not self._stop.is_set():
                 log.error("root_replaced", root=str(self._settings.root), reason="another folder stands in its place")
                 self._outcome = "replaced"
+                self._stop.set()
+            if not is_sound and not self._stop.is_set():
+                self._outcome = "lost"
                 self._stop.set()
             if file != self._file_seen or self._is_reload_asked:
                 self._file_seen, self._is_reload_asked = file, False
                 await self._reload()
 
-    def _look(self) -> tuple[bool, FileState]:
-        return self._held.is_intact(), _file_state(self._settings.root)
+    def _look(self) -> tuple[bool, bool, FileState]:
+        is_sound = self._node is None or self._node.database.is_sound()
+        return self._held.is_intact(), is_sound, _file_state(self._settings.root)
 
     async def _reload(self) -> None:
         """Read the settings again; what cannot be read leaves those in force, and is said until it is mended."""

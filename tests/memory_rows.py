@@ -56,6 +56,15 @@ class MemoryStore:
         self.index = text.TextIndex(folder / "text")
         self.rows = MemoryRows()
         self._next_key = 1
+        self.n_suspected = 0
+
+    def suspect(self) -> None:
+        """Count searches that failed."""
+        self.n_suspected += 1
+
+    def lack(self) -> str:
+        """Lack nothing."""
+        return ""
 
     def add(self, *entries: row.EntryRow) -> None:
         """Store entries made by `entry`, or changed ones, and make them searchable."""

@@ -51,6 +51,8 @@ TABLE: tuple[tuple[type[Exception], int, str], ...] = (
     (ClientLeft, 400, INVALID_INPUT),
     (errors.WriteRefused, 409, "CONFLICT"),
     (errors.DerivedIndexError, 503, "CAPABILITY_UNAVAILABLE"),
+    (errors.IndexUnavailable, 503, "CAPABILITY_UNAVAILABLE"),
+    (errors.StoreError, 503, "CAPABILITY_UNAVAILABLE"),
 )
 """Errors whose message is meant for the caller; everything else is a generic 500."""
 

@@ -70,6 +70,7 @@ class Projection(Generic[I]):
         self._progress: tuple[int, int] | None = None
         self._progressed_s = time.monotonic_s()
         self._error = ""
+        self._is_suspect = False
         self._lsn_seen = 0
 
     @property
@@ -119,7 +120,10 @@ class Projection(Generic[I]):
 
     async def in_thread(self, job: Callable[[], T]) -> T:
         """Run `job` on the index's own thread, between two batches."""
-        return await asyncio.get_running_loop().run_in_executor(self._executor, job)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._executor, job)
+        except sqlite3.Error as error:
+            raise db.store_error(self._database.path, error) from error
 
     def wake(self, lsn: int) -> None:
         """Tell that the ledger has come up to `lsn`."""
@@ -127,6 +131,18 @@ class Projection(Generic[I]):
             self._progressed_s = self._clock.monotonic_s()  # until now there was nothing to get on with
         self._lsn_seen = max(self._lsn_seen, lsn)
         self._wake.set()
+
+    def suspect(self) -> None:
+        """Tell that a search failed: the files are compared with their checksums before anything else."""
+        self._is_suspect = True
+        self._wake.set()
+
+    def lack(self) -> str:
+        """Say what a search may miss just now; empty: nothing."""
+        if self._at.cursor is None:
+            return ""
+        done, total = self._progress or (0, 0)
+        return f"the {self.name} index is being filled: {done} of {total} entries"
 
     def is_behind(self) -> bool:
         """Return whether the index lacks anything the ledger is known to hold."""
@@ -142,28 +158,30 @@ class Projection(Generic[I]):
         while True:
             self._wake.clear()
             try:
+                if self._is_suspect:
+                    await self.in_thread(self._reopen)
                 while await self._step():
                     n_failures, self._error = 0, ""
                 self._error = ""
                 await self._wake.wait()
-            except (errors.EverosdError, OSError, ValueError, sqlite3.Error) as error:
+            except db.DamagedStoreError:
+                raise  # the daemon ends; the next start sets the ledger aside and reads the Markdown again
+            except (errors.EverosdError, OSError, ValueError) as error:
                 wait_s = RETRY_S[min(n_failures, len(RETRY_S) - 1)]
                 if n_failures == 0:
                     said = {"index": self.name, "lsn": self._at.lsn, "retry_s": wait_s}
                     await asyncio.to_thread(log.error, "projection_failed", exc_info=error, **said)
                 n_failures += 1
                 self._error = str(error)
-                await self._recover(error)
+                self._is_suspect = isinstance(error, errors.DerivedIndexError | errors.IndexUnavailable)
                 await self._clock.sleep(wait_s)
 
-    async def _recover(self, error: BaseException) -> None:
-        """After a failure, drop what was half written; a damaged index is opened anew, which sets it aside."""
-        if isinstance(error, errors.DerivedIndexError) and self._index is not None:
-            await self.in_thread(self._reopen)
-
     def _reopen(self) -> None:
-        assert self._index is not None  # noqa: S101  # checked by the caller
-        self._index.close()
+        """Drop what was half written and open anew, which sets a damaged index aside; until then the old one answers.
+
+        What Tantivy says does not tell damage from a disk that refuses; the checksums do.
+        """
+        self.index.close()
         self._index, is_new = self._opener(self._folder / str(self._at.generation))
         if is_new:
             self._at = self._fresh(self._at.generation)
@@ -172,6 +190,7 @@ class Projection(Generic[I]):
             index.close()
             index, is_new = self._opener(self._folder / str(at.generation))
             self._next = (index, self._fresh(at.generation, at.name) if is_new else at)
+        self._is_suspect = False
 
     async def _step(self) -> bool:
         """Take one batch into the index that answers, and one into its replacement; return whether there may be more."""

@@ -20,7 +20,7 @@ import msgspec
 from everosd import types
 from everosd.cascade import reading, rebuild
 from everosd.log import kind
-from everosd.store import db, ledger
+from everosd.store import db, ledger, read
 from everosd.watch import scan
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _compare(
     scratch_folder.mkdir(mode=0o700, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=scratch_folder, prefix="verify-") as folder:
         scratch = db.connect(pathlib.Path(folder) / "scratch.db", db.Settings(synchronous="OFF"))
-        live = sqlite3.connect(live_path, isolation_level=None)
+        live = _connect(live_path)
         try:
             unreadable = _fill(scratch, root, list(seen.files), timezone, progress)
             illegible = scratch.execute("SELECT path FROM files WHERE error IS NOT NULL AND n_entries = 0").fetchall()
@@ -111,6 +111,16 @@ def _compare(
         finally:
             scratch.close()
             live.close()
+
+
+def _connect(path: pathlib.Path) -> sqlite3.Connection:
+    """Open the live ledger to read it: where it is gone, none is made."""
+    try:
+        live = sqlite3.connect(f"file:{read.uri(path)}?mode=ro", uri=True, isolation_level=None)
+        live.execute("SELECT 1 FROM entries LIMIT 1")
+    except sqlite3.Error as error:
+        raise db.store_error(path, error) from error
+    return live
 
 
 def _fill(

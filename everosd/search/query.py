@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from everosd import clock, types
+from everosd import clock, errors, types
 from everosd.index import shelf, text, token, where
 from everosd.search import rank
 from everosd.store import row as store_row
@@ -108,6 +108,12 @@ class Texts(Protocol):
     def index(self) -> text.TextIndex:
         """The index that answers now; asked anew for every search."""
 
+    def suspect(self) -> None:
+        """Have the index's files looked at: a search in it failed."""
+
+    def lack(self) -> str:
+        """Say what a search may miss just now; empty: nothing."""
+
 
 class Search:
     """Answers queries; any number at once, from the event loop."""
@@ -120,10 +126,22 @@ class Search:
         self._threads = concurrent.futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="search")
 
     async def run(self, query: Query) -> Answer:
-        """Answer a query."""
+        """Answer a query.
+
+        Raises:
+            errors.DerivedIndexError, errors.IndexUnavailable: the index cannot be searched; it is being looked after.
+            errors.StoreError: the ledger cannot be read.
+        """
         now_us = clock.to_us(self._clock.now())
         loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(self._threads, _look, self._texts.index, query, now_us)
+        lacks = [NO_VECTORS] if query.method != "keyword" else []
+        if lack := self._texts.lack():
+            lacks.append(lack)
+        try:
+            found = await loop.run_in_executor(self._threads, _look, self._texts.index, query, now_us)
+        except (errors.DerivedIndexError, errors.IndexUnavailable):
+            self._texts.suspect()
+            raise
         hits = await self._read(query, found, now_us)
         profiles: tuple[Hit, ...] = ()
         if query.include_profile and query.owner.type == "user":
@@ -134,7 +152,7 @@ class Search:
             profiles=profiles,
             agent_cases=_of_kinds(hits, ("agent_case",), query),
             agent_skills=_of_kinds(hits, ("agent_skill",), query),
-            degraded=() if query.method == "keyword" else (NO_VECTORS,),
+            degraded=tuple(lacks),
         )
 
     async def _read(self, query: Query, found: _Found, now_us: int) -> list[Hit]:

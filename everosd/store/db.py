@@ -8,7 +8,7 @@ import contextlib
 import os
 import pathlib
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -18,8 +18,16 @@ from everosd import errors
 from everosd.store import migrate
 
 T = TypeVar("T")
+_Identity = tuple[int, int] | None
+"""Device and inode."""
 
 log = structlog.get_logger(__name__)
+
+_DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_IOERR_SHORT_READ")
+"""SQLite's names for: malformed, no database, shorter than it says."""
+
+KEPT_ASIDE = 2
+"""Damaged ledgers that are kept for a look."""
 
 MMAP_BYTES = 0
 """Memory-mapped reads are off: a vanished mount would kill the process with SIGBUS instead of raising an error."""
@@ -41,21 +49,27 @@ class Database:
     """The ledger's writer: jobs run one after the other in a thread of their own, each in a transaction."""
 
     def __init__(
-        self, path: pathlib.Path, connection: sqlite3.Connection, executor: concurrent.futures.Executor
+        self,
+        path: pathlib.Path,
+        connection: sqlite3.Connection,
+        executor: concurrent.futures.Executor,
+        files: Mapping[pathlib.Path, _Identity],
     ) -> None:
         """Take over an open connection that belongs to `executor`'s only thread; use `Database.open`."""
         self.path = path
         self._connection = connection
         self._executor = executor
-        self._files: dict[pathlib.Path, tuple[int, int] | None] = {}
+        self._files = files
 
-    def is_in_place(self) -> bool:
-        """Tell whether what is open is what stands on disk; False: it was deleted or replaced, `.index/` perhaps whole.
+    def is_sound(self) -> bool:
+        """Tell whether to go on with what is open; False: its files were deleted or replaced, or found damaged.
 
         A file that cannot be looked at is no deleted one. Blocking, a few microseconds.
         """
         try:
-            return all(found is None or _identity(each) == found for each, found in self._files.items())
+            return not _suspect(self.path).exists() and all(
+                found is None or _identity(each) == found for each, found in self._files.items()
+            )
         except OSError:
             return True
 
@@ -72,16 +86,11 @@ class Database:
         loop = asyncio.get_running_loop()
         try:
             connection = await loop.run_in_executor(executor, _open, path, settings or Settings())
+            files = await loop.run_in_executor(executor, _files, path)
         except BaseException:
             executor.shutdown(wait=False)
             raise
-        made = cls(path, connection, executor)
-        await loop.run_in_executor(executor, made._remember_files)  # of this class
-        return made
-
-    def _remember_files(self) -> None:
-        files = (self.path, _side(self.path, "-wal"), _side(self.path, "-shm"))
-        self._files = {each: _identity(each) for each in files}
+        return cls(path, connection, executor, files)
 
     async def write(self, job: Callable[[sqlite3.Connection], T]) -> T:
         """Run `job` in one transaction on the writer thread and return its result.
@@ -108,8 +117,6 @@ class Database:
             with contextlib.suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
             said = store_error(self.path, error)
-            if isinstance(said, DamagedStoreError):
-                _suspect(self.path).touch()
             raise said from error
         return result
 
@@ -138,7 +145,11 @@ def _side(path: pathlib.Path, suffix: str) -> pathlib.Path:
     return path.with_name(path.name + suffix)
 
 
-def _identity(path: pathlib.Path) -> tuple[int, int] | None:
+def _files(path: pathlib.Path) -> dict[pathlib.Path, _Identity]:
+    return {each: _identity(each) for each in (path, _side(path, "-wal"), _side(path, "-shm"))}
+
+
+def _identity(path: pathlib.Path) -> _Identity:
     """Return what a file is known by; None where there is none."""
     try:
         found = path.stat()
@@ -150,7 +161,6 @@ def _identity(path: pathlib.Path) -> tuple[int, int] | None:
 def _open(path: pathlib.Path, settings: Settings) -> sqlite3.Connection:
     if _suspect(path).exists():
         log.error("ledger_set_aside", path=str(set_aside(path)))
-        _suspect(path).unlink()
     try:
         return connect(path, settings)
     except DamagedStoreError as error:
@@ -194,12 +204,18 @@ def pragmas(settings: Settings) -> tuple[str, ...]:
 
 
 def store_error(path: pathlib.Path, error: Exception) -> errors.StoreError:
-    """Say in words what SQLite or the system said of `path`, and what to do about it."""
+    """Say in words what SQLite or the system said of `path`, and what to do about it; remember a damaged one."""
     text = str(error).lower()
-    if isinstance(error, sqlite3.DatabaseError) and ("malformed" in text or "not a database" in text):
+    if isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorname", "").startswith(_DAMAGE):
         damaged = DamagedStoreError(f"{path}: damaged ({error})")
-        damaged.hint = "it is set aside and read again from the Markdown at the next start"
+        damaged.hint = "it is set aside and read again from the Markdown"
+        with contextlib.suppress(OSError):
+            _suspect(path).touch()
         return damaged
+    if isinstance(error, NotADirectoryError | FileExistsError | IsADirectoryError):
+        blocked = errors.StoreError(f"{path}: {error}")
+        blocked.hint = f"a file stands where the folder {path.parent} belongs: move it away"
+        return blocked
     if "full" in text or "no space" in text:
         full = errors.StoreError(f"{path}: no space left on the disk")
         full.hint = "free some space: everosd goes on by itself, and nothing that is on disk as Markdown is lost"
@@ -216,14 +232,17 @@ def store_error(path: pathlib.Path, error: Exception) -> errors.StoreError:
 
 
 def set_aside(path: pathlib.Path) -> pathlib.Path:
-    """Rename a damaged ledger with its WAL out of the way and return where it went. Blocking."""
-    n = 1
-    while (target := path.with_name(f"{path.name}.damaged-{n}")).exists():
-        n += 1
-    for suffix in ("-wal", "-shm"):
+    """Rename a damaged ledger with its WAL out of the way and return where it went; two are kept. Blocking."""
+    names = [each.name.rpartition("-")[2] for each in path.parent.glob(f"{path.name}.damaged-*")]
+    numbers = sorted(int(name) for name in names if name.isdigit())
+    target = path.with_name(f"{path.name}.damaged-{numbers[-1] + 1 if numbers else 1}")
+    for suffix in ("-wal", "-shm", ""):
         side = _side(path, suffix)
         if side.exists():
             side.rename(_side(target, suffix))
-    if path.exists():
-        path.rename(target)
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        _suspect(path).unlink()
+    for number in numbers[: max(0, len(numbers) + 1 - KEPT_ASIDE)]:
+        for suffix in ("-wal", "-shm", ""):
+            _side(path.with_name(f"{path.name}.damaged-{number}"), suffix).unlink(missing_ok=True)
     return target

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pathlib
+import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,10 +29,11 @@ _SENDERS = msgspec.json.Decoder(tuple[str, ...])
 
 
 class Reader:
-    """Asynchronous reads; every method may be called from the event loop at any time."""
+    """Asynchronous reads; every method may be called from the event loop at any time, and raises `StoreError`."""
 
-    def __init__(self, connections: Sequence[aiosqlite.Connection]) -> None:
-        """Take over open connections; use `Reader.open`."""
+    def __init__(self, path: pathlib.Path, connections: Sequence[aiosqlite.Connection]) -> None:
+        """Take over open connections to the ledger at `path`; use `Reader.open`."""
+        self._path = path
         self._connections = connections
         self._turn = itertools.cycle(connections)
 
@@ -44,7 +46,7 @@ class Reader:
             connections.append(connection)
             for pragma in db.pragmas(settings or db.Settings())[2:]:
                 await connection.execute(pragma)
-        return cls(connections)
+        return cls(path, connections)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -52,7 +54,10 @@ class Reader:
             await connection.close()
 
     async def _all(self, sql: str, parameters: Sequence[object] = ()) -> list[aiosqlite.Row]:
-        return list(await next(self._turn).execute_fetchall(sql, parameters))
+        try:
+            return list(await next(self._turn).execute_fetchall(sql, parameters))
+        except sqlite3.Error as error:
+            raise db.store_error(self._path, error) from error
 
     async def rows(self, keys: Sequence[int]) -> list[row.EntryRow]:
         """Return the live entries with these keys, in the order asked for; keys that are gone are left out."""

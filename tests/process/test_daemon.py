@@ -16,6 +16,7 @@ import threading
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 
 from everosd import daemon as daemons
@@ -218,6 +219,30 @@ def test_X05_ledger_damaged_deep_inside_is_replaced_while_serving(daemon: confte
     daemon.http.base_url = f"http://127.0.0.1:{port}"
     daemon.wait_ready()
     assert daemon.health()["cascade"]["entries"] == 1000
+
+
+@pytest.mark.parametrize("gone", [".index", ".index/text", ".index/sqlite", ".index/sqlite/system.db-wal"])
+def test_index_folder_deleted_under_the_daemon(daemon: conftest.Daemon, root: Path, gone: str) -> None:
+    """`rm -r .index` while it serves: within moments everything is found again, the next save too, and verify is clean."""
+    write_many(root, 5, 10)
+    daemon.start()
+    victim = root / gone
+    shutil.rmtree(victim) if victim.is_dir() else victim.unlink()
+    write_day(root, "2026-03-02", "The lighthouse keeper plays chess")
+
+    def is_whole() -> bool:
+        found = lock.holder(root)
+        daemon.http.base_url = f"http://127.0.0.1:{found.port if found else 0}"  # a new start may have another
+        try:
+            now = daemon.health()["cascade"]
+            n_found = len(daemon.search("lighthouse", "u_mara"))
+        except httpx.TransportError:
+            return False
+        is_begun_anew = gone.endswith("text") or '"ledger_set_aside"' in daemon.log()
+        return is_begun_anew and n_found == 1 and now["index_rows"]["text"] == 51
+
+    conftest.wait_for(is_whole, "everything to be found")
+    assert conftest.run("verify", "--root", str(root)).returncode == 0
 
 
 def test_O05_second_daemon_is_refused_with_pid_and_port(daemon: conftest.Daemon, root: Path, tmp_path: Path) -> None:

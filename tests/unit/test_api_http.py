@@ -664,13 +664,22 @@ def _hold_the_write_lock(path: str) -> sqlite3.Connection:
     return connection
 
 
-async def test_A04_an_index_that_fails_is_503_and_named(open_door: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A damaged text index is no internal error: the caller is told that it is unavailable."""
-    broken_index = errors.DerivedIndexError("text", "segment 3 is gone")
+@pytest.mark.parametrize(
+    "failure",
+    [
+        errors.DerivedIndexError("text", "segment 3 is gone"),
+        errors.IndexUnavailable("text", "Input/output error"),
+        errors.StoreError("system.db: damaged"),
+    ],
+)
+async def test_A04_an_index_that_fails_is_503_and_named(
+    open_door: Open, monkeypatch: pytest.MonkeyPatch, failure: errors.EverosdError
+) -> None:
+    """A damaged text index or ledger is no internal error: the caller is told that it is unavailable."""
     async with open_door({}) as door:
 
         def broken(*_: object, **__: object) -> None:
-            raise broken_index
+            raise failure
 
         monkeypatch.setattr(type(door.node.text.index), "search", broken)
         answer = await door.client.post("/api/v1/memory/search", json={"query": "q", "user_id": "a"})

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from everosd import config, daemon
+from everosd import config, daemon, errors
+from everosd.search import query
 from tests import fast_clock
 from tests.unit import test_cascade as unit
 
@@ -73,3 +74,38 @@ async def test_the_text_index_is_deleted_while_the_daemon_runs(root: Path, *, is
         await unit.until(lambda: not node.text.is_behind() and node.text.index.count() == 4)
         assert 4 == len(await unit.found(node, "hazel"))
         assert 4 == await unit.live(node)
+
+
+@pytest.mark.parametrize("suffix", ["term", "idx", "fast", "fieldnorm"])
+async def test_X05_damage_that_a_search_meets_is_mended_without_a_restart(root: Path, suffix: str) -> None:
+    """Files of the index are overwritten while it is in use: a search may fail and say so, soon after all is found."""
+    await three_days(root)
+    async with unit.opened(root) as node:
+        for path in (root / ".index" / "text").rglob(f"*.{suffix}"):
+            with path.open("r+b") as file:  # in place: it is mapped into memory
+                file.write(bytes(255 - byte for byte in path.read_bytes()))
+        async with asyncio.timeout(20):
+            while await searched(node) != 3:  # what a person does who gets an error
+                node.text.suspect()
+                await asyncio.sleep(0.01)
+        assert 3 == await unit.live(node)
+
+
+async def searched(node: daemon.Node) -> int:
+    """Return how many entries a search finds; 0 where it says that it cannot."""
+    try:
+        return len(await unit.found(node, "hazel"))
+    except (errors.DerivedIndexError, errors.IndexUnavailable):
+        return 0
+
+
+async def test_a_search_says_what_it_lacks_while_the_index_is_filled(root: Path) -> None:
+    """A lost index answers with what is in again, and says that it is not all."""
+    await three_days(root)
+    shutil.rmtree(root / ".index" / "text")
+    settings = await asyncio.to_thread(config.load, root, {})
+    wanted = query.Query(owner=unit.owner(), text="hazel", method="keyword")
+    async with daemon.open_parts(settings, fast_clock.FastClock()) as node:
+        assert ("the text index is being filled: 0 of 0 entries",) == (await node.search.run(wanted)).degraded
+    async with unit.opened(root) as node:
+        assert () == (await node.search.run(wanted)).degraded
