@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from everosd.log import entry
+from tests import steps
 from tests.unit import test_writer as unit
 
 
@@ -57,7 +58,7 @@ def test_C04_kill_in_a_loop_loses_nothing_that_was_acknowledged(tmp_path: Path) 
         os.waitpid(pid, 0)
         for written in tmp_path.rglob("*.md"):
             # What the killed process wrote last need not settle first.
-            unit.age(written)
+            steps.age(written)
     node = unit.Node(tmp_path)
     asyncio.run(node.writer.recover())
     path = node.writer.layout.path_for(unit.SESSION, "message", unit.DAY)

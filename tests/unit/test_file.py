@@ -17,16 +17,11 @@ import pytest
 
 from everosd import errors
 from everosd.log import displaced, exchange, file, swap, tail
+from tests import steps
 
 OLD = b"---\nid: x\n---\nold\n"
 NEW = b"---\nid: x\n---\nold\nnew\n"
 SAVED = b"---\nid: x\n---\nmine\n"
-
-
-def age(path: Path) -> None:
-    """Let a file look as if it had not been touched for a while."""
-    then = time.time() - 10
-    os.utime(path, (then, then))
 
 
 @pytest.fixture
@@ -34,7 +29,7 @@ def day(tmp_path: Path) -> Path:
     """A settled file."""
     path = tmp_path / "episode-2026-03-02.md"
     path.write_bytes(OLD)
-    age(path)
+    steps.age(path)
     return path
 
 
@@ -43,18 +38,6 @@ def put(
 ) -> object:
     """Replace `day` by NEW."""
     return exchange.replace(day, expected, NEW, day.parent / ".tmp", step=step, can_exchange=can_exchange)
-
-
-def at(moment: str, act: Callable[[], object]) -> file.Step:
-    """Return a step that acts at one moment, once."""
-    done: list[str] = []
-
-    def step(name: str) -> None:
-        if name == moment and not done:
-            done.append(name)
-            act()
-
-    return step
 
 
 def by_rename(path: Path, data: bytes) -> None:
@@ -145,7 +128,7 @@ def test_C02_save_between_compare_and_rename_survives(
     day: Path, moment: str, save: Callable[[Path, bytes], object], *, can_exchange: bool
 ) -> None:
     """A save at the last moment before the exchange is in the file afterwards, and the caller is told."""
-    outcome = put(day, step=at(moment, lambda: save(day, SAVED)), can_exchange=can_exchange)
+    outcome = put(day, step=steps.once(moment, lambda: save(day, SAVED)), can_exchange=can_exchange)
     assert isinstance(outcome, exchange.Changed)
     assert day.read_bytes() == SAVED
     assert temporary_files(day.parent) == []
@@ -186,7 +169,7 @@ def test_C02_file_deleted_while_a_save_is_put_back_keeps_the_save(day: Path) -> 
 @pytest.mark.parametrize("can_exchange", [True, False])
 def test_a_file_deleted_meanwhile_is_not_created(day: Path, *, can_exchange: bool) -> None:
     """The caller decides what a deletion means."""
-    assert isinstance(put(day, step=at("ready", day.unlink), can_exchange=can_exchange), exchange.Changed)
+    assert isinstance(put(day, step=steps.once("ready", day.unlink), can_exchange=can_exchange), exchange.Changed)
     assert not day.exists()
     assert temporary_files(day.parent) == []
 
@@ -194,7 +177,7 @@ def test_a_file_deleted_meanwhile_is_not_created(day: Path, *, can_exchange: boo
 def test_a_new_file_never_takes_the_place_of_one_that_appeared(tmp_path: Path) -> None:
     """Creation fails when somebody was faster."""
     path = tmp_path / "x.md"
-    outcome = put(path, expected=None, step=at("written", lambda: path.write_bytes(SAVED)))
+    outcome = put(path, expected=None, step=steps.once("written", lambda: path.write_bytes(SAVED)))
     assert isinstance(outcome, exchange.Changed)
     assert path.read_bytes() == SAVED
     assert isinstance(put(path, expected=None), exchange.Changed)
@@ -277,7 +260,7 @@ def test_Z08_modes_of_new_and_replaced_files(tmp_path: Path) -> None:
         assert [stat.S_IMODE(each.stat().st_mode) for each in (folder.parent, folder, path)] == [0o700, 0o700, 0o600]
         for mode in (0o600, 0o640, 0o664):
             path.chmod(mode)
-            age(path)
+            steps.age(path)
             exchange.replace(path, path.read_bytes(), OLD + str(mode).encode(), tmp_path / ".tmp")
             assert stat.S_IMODE(path.stat().st_mode) == mode
         assert stat.S_IMODE((tmp_path / ".tmp").stat().st_mode) == 0o700
@@ -346,7 +329,7 @@ def test_O10_full_disk_changes_nothing_and_space_heals_it(small_disk: Path) -> N
     day, rows, filler = small_disk / "x.md", small_disk / "rows.md", small_disk / "filler"
     day.write_bytes(OLD)
     rows.write_bytes(b"row 1\n")
-    age(day)
+    steps.age(day)
     fill(filler)
     new = NEW + b"y" * 100_000
     for write in (
@@ -371,7 +354,7 @@ def test_O10_read_only_disk_is_refused_with_a_hint(small_disk: Path) -> None:
     """The same on a file system that was remounted read-only."""
     day = small_disk / "x.md"
     day.write_bytes(OLD)
-    age(day)
+    steps.age(day)
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     writes: tuple[Callable[[], object], ...] = (
         lambda: put(day),
@@ -392,7 +375,7 @@ def test_rows_are_appended_each_on_its_own_line(tmp_path: Path) -> None:
     path.write_bytes(b"row 1")
     assert tail.append(path, b"row 2\n") == file.identify(path)
     assert path.read_bytes() == b"row 1\nrow 2\n"
-    assert tail.append(path, b"row 3\n", step=at("synced", lambda: by_rename(path, b"other\n"))) is None
+    assert tail.append(path, b"row 3\n", step=steps.once("synced", lambda: by_rename(path, b"other\n"))) is None
 
 
 ROW = b"<!-- entry:ms_20260302_00000001 -->\n## ms_20260302_00000001\n\ntext\n<!-- /entry:ms_20260302_00000001 -->\n"
@@ -507,7 +490,7 @@ def test_a_full_disk_gets_the_room_of_what_nobody_holds(day: Path) -> None:
     """What somebody may still write to stays."""
     watch = displaced.Watch()
     watch.add(displaced_of(put(day)))
-    age(day)
+    steps.age(day)
     with day.open("r+b"):
         held = displaced_of(exchange.replace(day, NEW, OLD, day.parent / ".tmp", is_urgent=True))
         watch.add(held)
@@ -587,7 +570,7 @@ def test_names_near_the_limit_can_be_replaced(tmp_path: Path) -> None:
     """Temporary names stay below 255 bytes."""
     path = tmp_path / ("ж" * 126 + ".md")
     path.write_bytes(OLD)
-    age(path)
+    steps.age(path)
     assert isinstance(put(path), exchange.Replaced)
     crash(path, "ready")
     displaced.recover(tmp_path, tmp_path / ".tmp", displaced.Watch())

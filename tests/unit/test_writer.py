@@ -6,9 +6,8 @@ import asyncio
 import datetime as dt
 import os
 import re
-import time
 import zoneinfo
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
@@ -17,7 +16,7 @@ import pytest
 from everosd import clock as clocks
 from everosd import errors, types
 from everosd.log import entry, file, heal, layout, parse, writer
-from tests import memory_journal
+from tests import memory_journal, steps
 
 UTC = zoneinfo.ZoneInfo("UTC")
 MARA = types.Owner(app="default", project="default", type="user", id="u_mara")
@@ -82,7 +81,7 @@ class Node:
         other = target.with_name("saving")
         other.write_text(text)
         if is_settled:
-            age(other)
+            steps.age(other)
         other.replace(target)
 
     def rows(self) -> list[entry.Entry]:
@@ -93,12 +92,6 @@ class Node:
             for found in sorted(folder.glob("*.md"))
             for each in self.parsed(found.relative_to(self.root).as_posix()).entries
         ]
-
-
-def age(path: Path) -> None:
-    """Let a file look settled."""
-    then = time.time() - 10
-    os.utime(path, (then, then))
 
 
 async def until_there(node: Node, text: str) -> None:
@@ -296,7 +289,7 @@ async def test_P03_byte_order_mark_and_newlines_are_kept(node: Node) -> None:
     node.path().parent.mkdir(parents=True)
     text = "\ufeff---\r\nid: x\r\ndate: '2026-03-02'\r\n---\r\n"
     node.path().write_bytes(text.encode())
-    age(node.path())
+    steps.age(node.path())
     await node.append("one")
     data = node.path().read_bytes()
     assert data.startswith(b"\xef\xbb\xbf---\r\n")
@@ -308,7 +301,7 @@ async def test_P03_utf_16_is_left_alone(node: Node) -> None:
     node.path().parent.mkdir(parents=True)
     data = "## Garden\n".encode("utf-16")
     node.path().write_bytes(data)
-    age(node.path())
+    steps.age(node.path())
     await node.append("one")
     assert node.path().read_bytes() == data
     assert node.subjects(PATH.replace(".md", ".part2.md")) == ["one"]
@@ -328,24 +321,12 @@ async def test_P10_unreadable_file_refuses_and_keeps(node: Node) -> None:
     assert node.subjects() == ["one", "two"]
 
 
-def once(moment: str, act: Callable[[], object]) -> file.Step:
-    """Return a step that acts at one moment, once."""
-    done: list[str] = []
-
-    def step(name: str) -> None:
-        if name == moment and not done:
-            done.append(name)
-            act()
-
-    return step
-
-
 @pytest.mark.parametrize("moment", ["opened", "written", "ready"])
 async def test_C02_edit_between_read_and_write_survives(node: Node, moment: str) -> None:
     """A person saves while the daemon is about to replace the file: both texts are there afterwards."""
     await node.append("one")
     mine = node.text().replace("### Content\none at length", "### Content\nmine")
-    node.step = once(moment, lambda: node.save(mine))
+    node.step = steps.once(moment, lambda: node.save(mine))
     assert await node.append("two") == ("ep_20260302_00000002",)
     assert node.subjects() == ["one", "two"]
     assert "### Content\nmine" in node.text()
@@ -431,10 +412,10 @@ async def test_C02_stale_save_after_the_index_was_deleted_loses_nothing(node: No
 async def test_C02_in_place_editor_that_saves_into_the_displaced_file(node: Node) -> None:
     """The editor opened the file before the daemon replaced it and writes through its old handle afterwards."""
     await node.append("one")
-    age(node.path())
+    steps.age(node.path())
     buffer = node.text().replace("one at length", "mine")
     editor: list[int] = []
-    node.step = once("written", lambda: editor.append(os.open(node.path(), os.O_RDWR)))
+    node.step = steps.once("written", lambda: editor.append(os.open(node.path(), os.O_RDWR)))
     await node.append("two")
     os.ftruncate(editor[0], 0)
     os.write(editor[0], buffer.encode())
@@ -446,10 +427,10 @@ async def test_C02_in_place_editor_that_saves_into_the_displaced_file(node: Node
 async def test_late_save_and_later_changes_are_both_kept(node: Node) -> None:
     """Between the replacement and the late save the daemon wrote on: three versions become one."""
     await node.append("one", "two")
-    age(node.path())
+    steps.age(node.path())
     buffer = node.text().replace("one at length", "mine")
     editor: list[int] = []
-    node.step = once("written", lambda: editor.append(os.open(node.path(), os.O_RDWR)))
+    node.step = steps.once("written", lambda: editor.append(os.open(node.path(), os.O_RDWR)))
     await node.append("three")
     key = node.parsed().entries[1].id
     await node.writer.update(PATH, key, lambda old: msgspec.structs.replace(old, sections=(("Subject", "due"),)))
