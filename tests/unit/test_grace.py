@@ -53,3 +53,40 @@ def test_a_slow_mass_deletion_is_seen_as_one() -> None:
         waiting.deleted(20, float(n))
     assert waiting.is_mass_deletion({"5.md": 20}, n_files=15, n_entries=90, now_s=5.0)
     assert not waiting.is_mass_deletion({"5.md": 20}, n_files=15, n_entries=90, now_s=90.0)
+
+
+def test_whoever_waits_is_told_how_long() -> None:
+    """The next look comes when the first thing is ripe; nothing waits: no look."""
+    waiting = grace.Grace()
+    assert waiting.next_due_s(10.0) is None
+    waiting.miss_entries("a.md", [("x", 0)], 10.0)
+    waiting.miss_file("b.md", 10.4)
+    assert (2, True, True) == (len(waiting), waiting.waits("a.md"), waiting.waits("b.md"))
+    assert 0.5 == waiting.next_due_s(10.5)
+    assert ("a.md",) == waiting.due(11.0)
+    waiting.forget("a.md")
+    assert (1, False) == (len(waiting), waiting.waits("a.md"))
+    assert 0.0 == waiting.next_due_s(20.0)
+    waiting.forget("b.md")
+    assert (0, (), None) == (len(waiting), waiting.missing_files(), waiting.next_due_s(20.0))
+
+
+def test_what_stays_withheld_is_looked_at_once_a_second() -> None:
+    """A file that is open for writing keeps its entries, and does not keep the daemon busy."""
+    waiting = grace.Grace()
+    waiting.miss_entries("a.md", [("x", 0)], 10.0)
+    waiting.miss_entries("a.md", [("x", 0)], 15.0)
+    assert () == waiting.due(15.9)
+    assert ("a.md",) == waiting.due(16.0)
+    assert not waiting.has_waited("a.md", 69.9, 60.0)
+    assert waiting.has_waited("a.md", 70.0, 60.0)
+    waiting.miss_entries("a.md", [], 71.0)
+    assert not waiting.waits("a.md")
+
+
+def test_a_minute_later_a_deletion_is_another_one() -> None:
+    """The window is open at its end: what was deleted a minute ago is no part of it any more."""
+    waiting = grace.Grace()
+    waiting.deleted(100, 0.0)
+    assert waiting.is_mass_deletion({"a.md": 20}, n_files=9, n_entries=100, now_s=59.9)
+    assert not waiting.is_mass_deletion({"a.md": 20}, n_files=9, n_entries=100, now_s=60.0)
