@@ -14,9 +14,6 @@ from litestar.types import Receive, Scope, Send
 from everosd.api import admin, guard, health, memory, metrics, openapi, reply, schema, services
 from everosd.api import errors as wire
 
-Services = services.Services
-"""What `create_app` is given; named here because who opens the door looks here for it."""
-
 log = structlog.get_logger()
 
 
@@ -44,7 +41,7 @@ class Application(litestar.Litestar):
         await super().__call__(scope, receive, send)
 
 
-def create_app(given: Services) -> Application:
+def create_app(given: services.Services) -> Application:
     """Return the application that answers from `given`. Opens nothing; the daemon closes what it opened."""
     counted = metrics.Metrics(given.version)
     work = admin.Admin(given)
@@ -101,7 +98,7 @@ def _handler(answer: Callable[[reply.Request], Awaitable[Any]]) -> Callable[[rep
     return handle
 
 
-def _own_routes(given: Services, counted: metrics.Metrics) -> list[Any]:
+def _own_routes(given: services.Services, counted: metrics.Metrics) -> list[Any]:
     """Return the routes that every service has."""
     documents: dict[str, bytes] = {}
 
@@ -127,7 +124,7 @@ def _own_routes(given: Services, counted: metrics.Metrics) -> list[Any]:
     return [answer_health, answer_metrics, answer_openapi]
 
 
-def _failed(given: Services) -> Any:  # a handler, as Litestar has it
+def _failed(given: services.Services) -> Any:  # a handler, as Litestar has it
     """Return what turns an exception into an answer. A fault of the daemon is left for the guard to log."""
 
     def handle(request: reply.Request, error: Exception) -> reply.Response:

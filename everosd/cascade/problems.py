@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
+from typing import get_args
 
 import msgspec
 
@@ -12,13 +13,7 @@ from everosd.cascade import status
 from everosd.store import standing, state
 from everosd.watch import scan
 
-ORDER = {
-    kind: rank
-    for rank, kind in enumerate(
-        ("error", "unreadable", "duplicate", "successor", "conflict", "warning", "healed", "link", "stray")
-    )
-}
-"""Every kind of problem, the worst first."""
+ORDER = {kind: rank for rank, kind in enumerate(get_args(status.ProblemKind))}
 
 _WARNINGS = msgspec.json.Decoder(tuple[state.Warning, ...])
 

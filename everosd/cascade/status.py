@@ -8,6 +8,11 @@ import msgspec
 
 Phase = Literal["starting", "reconciling", "ready", "stopping"]
 
+ProblemKind = Literal["error", "unreadable", "duplicate", "successor", "conflict", "warning", "healed", "link", "stray"]
+"""What is not as it should be with a file, the worst first: its frontmatter or bytes do not parse; it cannot be read; an
+id stands in two places; a successor is not there; a sync program's copy; something about one entry; a stale save was
+merged; a link is not followed; it lies where no memory is read."""
+
 
 class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How far one index has followed the ledger."""
@@ -32,10 +37,7 @@ class FileProblem(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     reason: str
     line: int | None = None
-    kind: str = "warning"
-    """`error` (frontmatter or bytes do not parse), `warning` (entry level), `unreadable` (permissions, I/O),
-    `duplicate` (same id in two places), `conflict` (sync conflict copy), `stray` (not in a place that is read),
-    `link` (leaves the root)."""
+    kind: ProblemKind = "warning"
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from everosd import types
+from everosd import errors, types
 from everosd.cascade import reading, rebuild
 from everosd.log import kind
 from everosd.store import db, ledger, read
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 3
 """A root that people edit meanwhile is compared this often before its differences are believed."""
+
+SETTLE_S = 600.0
+"""How long what is noticed may take to be searchable before nothing can be compared."""
 
 CHUNK = 64
 """Files per transaction of the second ledger."""
@@ -67,10 +70,15 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def verify(cascade: apply.Cascade, progress: rebuild.Progress = rebuild.silent) -> Report:
-    """Compare the live state with a fresh reading of the disk. Writes nothing but a scratch file, removed at the end."""
+    """Compare the live state with a fresh reading of the disk. Writes nothing but a scratch file, removed at the end.
+
+    Raises:
+        errors.IndexUnavailable: something keeps what is on disk from being searchable.
+        errors.StoreError: the ledger cannot be read.
+    """
     for attempt in range(ATTEMPTS):
         await cascade.reconcile("verify")
-        await cascade.settled(timeout_s=600.0)
+        await _settled(cascade)
         lsn = cascade.status().lsn
         loop = asyncio.get_running_loop()
         report = await loop.run_in_executor(
@@ -85,6 +93,15 @@ async def verify(cascade: apply.Cascade, progress: rebuild.Progress = rebuild.si
         if report.is_clean or is_still or attempt == ATTEMPTS - 1:
             return report
     raise AssertionError
+
+
+async def _settled(cascade: apply.Cascade) -> None:
+    try:
+        await cascade.settled(SETTLE_S)
+    except TimeoutError:
+        behind = ", ".join(item.name for item in cascade.projections if item.is_behind()) or "ledger"
+        reason = f"not everything on disk was searchable after {SETTLE_S:.0f} s (`everosd status` has more)"
+        raise errors.IndexUnavailable(behind, reason) from None
 
 
 def _thread_safe(loop: asyncio.AbstractEventLoop, progress: rebuild.Progress) -> rebuild.Progress:

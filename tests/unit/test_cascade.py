@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from everosd import config, daemon, types
+from everosd import config, daemon, errors, types
 from everosd.cascade import rebuild, verify
 from everosd.log import entry as entries
 from everosd.search import query
@@ -518,3 +518,12 @@ async def test_E04_the_tail_of_a_very_long_line_is_found(root: Path) -> None:
     async with opened(root) as node:
         assert ["ep_20260302_00000001"] == await found(node, "琥珀")
         assert ["ep_20260302_00003000"] == await found(node, "plum3000", "ben")
+
+
+async def test_verify_says_when_there_is_nothing_to_compare_yet(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not become searchable is named, instead of an internal error."""
+    monkeypatch.setattr(verify, "SETTLE_S", 0.05)
+    async with opened(root) as node:
+        node.text.wake(node.cascade.status().lsn + 1)
+        with pytest.raises(errors.IndexUnavailable, match="not everything on disk was searchable"):
+            await verify.verify(node.cascade)
