@@ -39,9 +39,10 @@ EXIT_CODES: tuple[tuple[type[errors.EverosdError], int], ...] = (
     (errors.PortTaken, 5),
     (errors.RootError, 6),
     (errors.SchemaTooNew, 9),
+    (errors.StoreRefused, 8),
     (errors.StoreError, 7),
     (errors.DerivedIndexError, 7),
-    (errors.IndexUnavailable, 7),
+    (errors.IndexUnavailable, 8),
     (errors.WriteRefused, 8),
     (errors.RequestError, USAGE),
 )

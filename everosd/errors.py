@@ -75,6 +75,10 @@ class StoreError(EverosdError):
     """The ledger cannot be read or written."""
 
 
+class StoreRefused(StoreError):
+    """The disk takes nothing of the ledger: it is full or read-only. Goes on by itself once it does."""
+
+
 class SchemaTooNew(StoreError):
     """The ledger was made by a newer everosd; this one refuses to start."""
 

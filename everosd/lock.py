@@ -72,6 +72,13 @@ class Lock:
         except OSError:
             return True
 
+    def is_in_sight(self) -> bool:
+        """Tell whether the root that is locked stands at its path just now. Blocking, a few microseconds."""
+        try:
+            return _inode(self._root) == self._root_inode
+        except OSError:
+            return False
+
     def _put_back(self) -> bool:
         """Put a new lock file in the place of a deleted one; False where another's stands."""
         if (self._root / FILE_NAME).exists():

@@ -381,7 +381,8 @@ class _Run:
                 await self._reload()
 
     def _look(self) -> tuple[bool, bool, FileState]:
-        is_sound = self._node is None or self._node.database.is_sound()
+        # Asked after the ledger: with the root out of sight (unmounted), all of it is, and nothing is lost.
+        is_sound = self._node is None or self._node.database.is_sound() or not self._held.is_in_sight()
         return self._held.is_intact(), is_sound, _file_state(self._settings.root)
 
     async def _reload(self) -> None:

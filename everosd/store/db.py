@@ -217,11 +217,11 @@ def store_error(path: pathlib.Path, error: Exception) -> errors.StoreError:
         blocked.hint = f"a file stands where the folder {path.parent} belongs: move it away"
         return blocked
     if "full" in text or "no space" in text:
-        full = errors.StoreError(f"{path}: no space left on the disk")
+        full = errors.StoreRefused(f"{path}: no space left on the disk")
         full.hint = "free some space: everosd goes on by itself, and nothing that is on disk as Markdown is lost"
         return full
     if "readonly" in text or "read-only" in text or "permission" in text or "unable to open" in text:
-        closed = errors.StoreError(f"{path}: cannot be written ({error})")
+        closed = errors.StoreRefused(f"{path}: cannot be written ({error})")
         closed.hint = f"make {path.parent} writable for the user that runs everosd"
         return closed
     if "locked" in text:

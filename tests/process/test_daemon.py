@@ -20,7 +20,7 @@ import httpx
 import pytest
 
 from everosd import daemon as daemons
-from everosd import errors, lock
+from everosd import errors, lock, process
 from tests.process import conftest
 
 EPISODES = Path("default_app", "default_project", "users", "u_mara", "episodes")
@@ -354,6 +354,20 @@ def test_W21_start_on_an_emptied_root_is_an_alarm_and_the_tree_comes_back(daemon
     assert len(daemon.search("bees", "u_mara")) == 9
 
 
+def test_W21_a_tree_that_is_moved_back_ends_the_alarm_at_once(daemon: conftest.Daemon, root: Path) -> None:
+    """Files that come back just as they were are noticed by their folder, long before the next full comparison."""
+    day = write_day(root, "2026-03-02", "Oskar keeps bees behind the mill")
+    os.utime(day, (1_770_000_000, 1_770_000_000))  # long ago: what was written just now would be read once more anyway
+    daemon.start(env={"EVEROS_WATCH__SCAN_INTERVAL_S": "3600"})
+    (root / "default_app").rename(root.parent / "elsewhere")
+    conftest.wait_for(lambda: daemon.health()["cascade"]["index_emptied"], "the alarm")
+    (root.parent / "elsewhere").rename(root / "default_app")
+    conftest.wait_for(lambda: not daemon.health()["cascade"]["index_emptied"], "the end of the alarm")
+    daemon.wait_settled()
+    assert "degraded" not in daemon.health()
+    assert len(daemon.search("bees", "u_mara")) == 1
+
+
 def test_W21_root_that_is_replaced_under_the_daemon_is_opened_afresh(daemon: conftest.Daemon, root: Path) -> None:
     """A mount over the root, or a restored backup, is another root: what was open belonged to the old one."""
     write_day(root, "2026-03-02", "An old diary")
@@ -372,6 +386,19 @@ def test_W21_root_that_is_replaced_under_the_daemon_is_opened_afresh(daemon: con
     conftest.wait_for(lambda: daemon.search("journal", "u_mara"), "the new text")
     assert daemon.search("diary", "u_mara") == []
     assert daemon.stop() == daemons.OK
+
+
+def test_W21_root_that_is_out_of_sight_for_a_while_is_served_on(daemon: conftest.Daemon, root: Path) -> None:
+    """Unmounted and mounted again: the daemon answers from what it has open, and goes on as if nothing had been."""
+    write_day(root, "2026-03-02", "The lighthouse keeper plays chess")
+    daemon.start()
+    root.rename(root.parent / "elsewhere")
+    time.sleep(2 * process.GUARD_S)
+    assert len(daemon.search("lighthouse", "u_mara")) == 1
+    (root.parent / "elsewhere").rename(root)
+    write_day(root, "2026-03-03", "The cat Pixel learned to open doors")
+    conftest.wait_for(lambda: daemon.search("Pixel", "u_mara"), "the saved text")
+    assert "ledger_set_aside" not in daemon.log()
 
 
 def test_X06_kill_and_restart_at_once_with_a_stale_lock_text(daemon: conftest.Daemon, root: Path) -> None:

@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import socket
+import sqlite3
 import threading
 import time
 import types
@@ -22,6 +23,7 @@ import structlog
 
 from everosd import config, daemon, errors, lock, logs, notify, process
 from everosd.cascade import status
+from everosd.store import db
 
 
 @pytest.fixture
@@ -48,6 +50,8 @@ def run(tmp_path: Path) -> Iterator[process._Run]:
         (errors.StoreError("damaged"), 7),
         (errors.DerivedIndexError("text", "damaged"), 7),
         (errors.WriteRefused("a.md", "disk full"), 8),
+        (db.store_error(Path("system.db"), sqlite3.OperationalError("database or disk is full")), 8),
+        (errors.IndexUnavailable("text", "Permission denied"), 8),
         (OSError(errno.ENOSPC, "No space left on device"), 8),
         (errors.SchemaTooNew(9, 1), 9),
         (errors.RequestError("no"), 2),
