@@ -136,6 +136,7 @@ class Cascade:
         seen = await asyncio.to_thread(scan.scan, self.root, below=folder)
         known = {path: at for path, at in self._ingest.known.items() if path.startswith(f"{folder}/")}
         found = plan.plan(known, seen)
+        self._ingest.seen(seen.files)  # as they were: nothing is stale, and an alarm over them is over
         self.mark((*found.stale, *found.vanished))
 
     async def _look_at_others(self, paths: Collection[str]) -> None:
