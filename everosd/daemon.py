@@ -11,7 +11,6 @@ import dataclasses
 import datetime as dt
 import errno
 import os
-import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -107,14 +106,14 @@ async def open_parts(settings: config.Config, clock: clocks.Clock) -> AsyncItera
     from everosd.index import text
     from everosd.log import layout, writer
     from everosd.search import query
-    from everosd.store import journal, read
+    from everosd.store import db, journal, read
     from everosd.watch import fs, settle
 
     root, zone = settings.root, settings.memory.zone
     places = layout.Layout(root, await asyncio.to_thread(layout.is_case_insensitive, root))
     await _take_over(settings, places, clock)
     async with contextlib.AsyncExitStack() as stack:
-        database = await _ledger(root / INDEX_FOLDER / LEDGER, _sqlite(settings))
+        database = await db.Database.open(root / INDEX_FOLDER / LEDGER, _sqlite(settings))
         stack.push_async_callback(database.close)
         reader = await read.Reader.open(database.path, _sqlite(settings))
         stack.push_async_callback(reader.close)
@@ -158,26 +157,6 @@ async def open_parts(settings: config.Config, clock: clocks.Clock) -> AsyncItera
         )
 
 
-async def _ledger(path: Path, pragmas: db.Settings) -> db.Database:
-    """Open the ledger; a damaged one is set aside, and the Markdown is read again."""
-    from everosd.store import db
-
-    try:
-        return await db.Database.open(path, pragmas)
-    except db.DamagedStoreError as error:
-        await asyncio.to_thread(set_ledger_aside, path, str(error))
-        return await db.Database.open(path, pragmas)
-
-
-def set_ledger_aside(path: Path, reason: str) -> None:
-    """Move a damaged ledger away, and drop the text index: it knows entries by the numbers of that ledger. Blocking."""
-    from everosd.store import db
-
-    aside = db.set_aside(path)
-    shutil.rmtree(path.parent.parent / "text", ignore_errors=True)
-    log.error("ledger_set_aside", reason=reason, moved_to=str(aside))
-
-
 async def _take_over(settings: config.Config, places: layout.Layout, clock: clocks.Clock) -> None:
     """Bring what only an EverOS index knows into the log, before our own ledger takes its place.
 
@@ -188,10 +167,10 @@ async def _take_over(settings: config.Config, places: layout.Layout, clock: cloc
     if not await asyncio.to_thread(everos.is_everos, settings.root / INDEX_FOLDER):
         return
     from everosd.log import writer
-    from everosd.store import journal
+    from everosd.store import db, journal
 
     with tempfile.TemporaryDirectory(prefix="everosd-") as folder:
-        database = await _ledger(Path(folder, LEDGER.name), _sqlite(settings))
+        database = await db.Database.open(Path(folder, LEDGER.name), _sqlite(settings))
         pen = writer.Writer(places, journal.Journal(database, clock), clock, settings.memory.zone)
         try:
             await takeover.take_over(settings.root, pen)

@@ -111,7 +111,7 @@ def _leave_at_signals() -> None:
 def _run(settings: config.Config, notifier: notify.Notifier, limiter: logs.RepeatLimiter, *, is_last: bool) -> Outcome:
     """Run once from lock to unlock. The port is taken before any work, so that a taken one is known at once.
 
-    A ledger that turns out to be damaged is set aside, unless this is the last attempt: the disk may be the cause.
+    A ledger that turns out to be damaged is set aside by the next run, unless this is the last: the disk may be the cause.
     """
     import uvloop
 
@@ -128,10 +128,11 @@ def _run(settings: config.Config, notifier: notify.Notifier, limiter: logs.Repea
         except db.DamagedStoreError as error:
             if is_last:
                 raise
-            daemon.set_ledger_aside(path, str(error))
+            log.error("ledger_damaged", reason=str(error))  # noqa: TRY400  # what is to be done is done
             return "damaged"
         if outcome == "lost":
-            daemon.set_ledger_aside(path, "its files were deleted or replaced while it was in use")
+            aside = db.set_aside(path)
+            log.error("ledger_set_aside", reason="deleted or replaced while it was in use", moved_to=str(aside))
         return outcome
 
 
