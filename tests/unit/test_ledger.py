@@ -147,6 +147,10 @@ def test_M01_a_copied_file_never_takes_the_originals_with_it(connection: sqlite3
     ledger.remove_files(connection, ["a copy.md"], now_us=9)
     assert {A, B} == set(live(connection))
     assert [] == standing.duplicates(connection)
+    apply(connection, file("a copy.md", entry(A), entry(B), date=""))
+    ledger.remove_files(connection, ["a.md"], now_us=9)
+    assert {"a copy.md"} == {path for path, _, _ in live(connection).values()}
+    assert [] == standing.duplicates(connection)
 
 
 def test_deprecated_only_while_a_successor_is_there(connection: sqlite3.Connection) -> None:
@@ -169,6 +173,22 @@ def test_a_chain_of_successors_counts_to_its_end(connection: sqlite3.Connection)
     apply(connection, file("c.md", entry(C)))
     ledger.remove_files(connection, ["b.md"], now_us=9)
     assert "deprecated" == live(connection)[A][1]
+
+
+def test_what_stands_at_the_end_of_a_chain_decides_for_its_beginning(connection: sqlite3.Connection) -> None:
+    """A → B → C with B gone: C's coming retires A, its going revives A."""
+    apply(connection, file("a.md", entry(A), deprecated={A: B, B: C}))
+    assert "active" == live(connection)[A][1]
+    apply(connection, file("c.md", entry(C)))
+    assert ("deprecated", B) == live(connection)[A][1:]
+    ledger.remove_files(connection, ["c.md"], now_us=9)
+    assert ("active", None) == live(connection)[A][1:]
+
+
+def test_a_chain_that_runs_into_a_circle_ends(connection: sqlite3.Connection) -> None:
+    """A → B → C → B leads nowhere, and is found out."""
+    apply(connection, file("a.md", entry(A), entry(B), entry(C), deprecated={A: B, B: C, C: B}))
+    assert {"active"} == {status for _, status, _ in live(connection).values()}
 
 
 def test_circular_successors_leave_all_live(connection: sqlite3.Connection) -> None:
