@@ -102,6 +102,17 @@ def test_an_edit_of_one_entry_is_one_event(connection: sqlite3.Connection) -> No
     assert ["added", "added", "added", "modified"] == changes(connection)
 
 
+def test_an_entry_that_only_moved_within_its_file_is_no_event(connection: sqlite3.Connection) -> None:
+    """A paragraph above it is new: its line and place are brought up to date, and nobody re-embeds it."""
+    assert 2 == apply(connection, file("a.md", entry(A, line=3), entry(B, line=9)))["a.md"].added
+    before = changes(connection)
+    outcome = apply(connection, file("a.md", entry(B, line=5), entry(A, line=11)))["a.md"]
+    assert (0, 0, 0) == (outcome.added, outcome.modified, outcome.removed)
+    assert before == changes(connection)
+    rows = connection.execute("SELECT entry_id, line FROM entries ORDER BY position").fetchall()
+    assert [(B, 5), (A, 11)] == rows
+
+
 def test_applying_twice_changes_nothing(connection: sqlite3.Connection) -> None:
     """The same state again makes no event."""
     apply(connection, file("a.md", entry(A), deprecated={A: B}))
