@@ -173,17 +173,10 @@ class GetProfileItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     deprecated_by: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
-class SearchProfileItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SearchProfileItem(GetProfileItem, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is known of a person, beside what was found."""
 
-    id: str
-    user_id: str | None
-    app_id: str = "default"
-    project_id: str = "default"
-    profile_data: JsonObject
     score: float | None = None
-    status: str | msgspec.UnsetType = msgspec.UNSET
-    deprecated_by: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class GetAgentCaseItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
