@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 import msgspec
 import structlog
 
-from everosd import clock, errors
+from everosd import clock, errors, types
 from everosd.cascade import status
 from everosd.index import contract
 from everosd.log import entry_text, kind, view
@@ -30,6 +30,10 @@ I = TypeVar("I", bound=contract.Index)  # noqa: E741  # an index
 BATCH = 2000
 """Changes per commit: large enough that a commit's fixed cost vanishes, small enough to be searchable within a second."""
 
+SHOWN = 64
+"""Up to this many changes are shown before they are durable: a commit to the disk takes 15 ms at best, and as long as
+the disk likes at worst, while a person's edit should be found at once."""
+
 RETRY_S = (0.5, 1.0, 2.0, 5.0, 15.0, 30.0)
 """Waits between attempts while an index cannot be written (read-only, full disk)."""
 
@@ -38,7 +42,7 @@ log = structlog.get_logger(__name__)
 
 class _Batch(msgspec.Struct, frozen=True, kw_only=True):
     documents: tuple[contract.Document, ...]
-    removed: tuple[int, ...]
+    removed: tuple[types.EntryKey, ...]
     position: checkpoint.Checkpoint
     """Where the index is once the batch is committed."""
     is_last: bool
@@ -208,7 +212,9 @@ class Projection(Generic[I]):
         def apply() -> _Batch | None:
             batch = self._fill(at) if at.cursor is not None else self._follow(at)
             if batch is not None and (batch.documents or batch.removed):
-                index.write(batch.documents, batch.removed)  # type: ignore[arg-type]  # keys
+                if at.cursor is None and len(batch.documents) + len(batch.removed) <= SHOWN:
+                    index.show(batch.documents, batch.removed)
+                index.write(batch.documents, batch.removed)
                 index.commit()
             return batch
 
@@ -262,7 +268,7 @@ class Projection(Generic[I]):
         documents = tuple(_documents(rows))
         present = {document.key for document in documents}
         position = msgspec.structs.replace(at, lsn=int(events[-1][0]))
-        removed = tuple(key for key in keys if key not in present)
+        removed = tuple(types.EntryKey(key) for key in keys if key not in present)
         return _Batch(documents=documents, removed=removed, position=position, is_last=len(events) < BATCH)
 
     async def rebuild(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -46,6 +46,9 @@ class Index(Protocol):
 
     def write(self, documents: Iterable[Document], removed: Iterable[types.EntryKey]) -> None:
         """Replace documents by key and remove keys; idempotent; visible after `commit`."""
+
+    def show(self, documents: Sequence[Document], removed: Sequence[types.EntryKey]) -> None:
+        """Let searches see a small batch before it is durable; `write` and `commit` of the same batch have to follow."""
 
     def commit(self) -> None:
         """Make everything written so far durable and visible to new searches; blocking."""

@@ -15,6 +15,7 @@ import math
 import operator
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import tantivy
@@ -63,8 +64,26 @@ def link(owner: types.Owner, entry_id: str) -> int:
     return (int.from_bytes(digest) >> 2) or 1
 
 
+class _View(NamedTuple):
+    """What a search sees: replaced as a whole, so that no search sees half of a change."""
+
+    disk: tantivy.Searcher
+    fresh: tantivy.Searcher | None
+    """Documents that the disk has not yet, in memory; None: there are none."""
+    masked: tuple[int, ...]
+    """Keys that the disk holds as they were before."""
+
+    def parts(self) -> list[tuple[tantivy.Searcher, tuple[int, ...]]]:
+        """Return each searcher with the keys that are not to be taken from it."""
+        return [(self.disk, self.masked)] + ([(self.fresh, ())] if self.fresh is not None else [])
+
+
 class Shelf:
-    """One Tantivy index and the statistics of its owners."""
+    """One Tantivy index and the statistics of its owners.
+
+    Beside the index on disk there may be a few documents in memory (`show`): a commit to the disk takes as long as the
+    disk likes, and an edit should be found before that.
+    """
 
     def __init__(self, folder: Path) -> None:
         """Open the index in `folder`, made where there is none; its parent exists and its files are whole."""
@@ -73,8 +92,9 @@ class Shelf:
         self._index = tantivy.Index(self._schema, path=str(folder), reuse=True)
         self._index.config_reader("manual")
         self._index.reload()
-        self.searcher = self._index.searcher()
+        self._view = _View(self._index.searcher(), None, ())
         self._writer: tantivy.IndexWriter | None = None
+        self._fresh: tuple[tantivy.Index, tantivy.IndexWriter] | None = None
         self._written: set[int] = set()  # keys since the last commit
         self.is_dirty = False
 
@@ -87,19 +107,33 @@ class Shelf:
 
     def remove(self, key: int) -> None:
         """Remove the key if it is there: an index that never saw it is left alone and needs no commit."""
-        if key in self._written or self.searcher.doc_freq("key", key):
+        if key in self._written or self._view.disk.doc_freq("key", key):
             self._open_writer().delete_documents_by_term("key", key)
             self.is_dirty = True
 
+    def show(self, documents: Sequence[contract.Document], masked: Sequence[int]) -> None:
+        """Let searches see `documents` now, and not what the disk holds under the keys `masked`, until the next commit."""
+        fresh = None
+        if documents:
+            index, writer = self._open_fresh()
+            writer.delete_all_documents()
+            for document in documents:
+                writer.add_document(_document(document))
+            writer.commit()
+            index.reload()
+            fresh = index.searcher()
+        self._view = _View(self._view.disk, fresh, tuple(masked))
+
     def commit(self) -> None:
-        """Make what was written durable and visible, if anything was."""
-        if not self.is_dirty:
+        """Make what was written durable and visible, if anything was; what was shown before is on disk now."""
+        if self.is_dirty:
+            self._open_writer().commit()
+            self._written.clear()
+            self.is_dirty = False
+            self._index.reload()
+        elif not self._view.masked and self._view.fresh is None:
             return
-        self._open_writer().commit()
-        self._written.clear()
-        self.is_dirty = False
-        self._index.reload()
-        self.searcher = self._index.searcher()
+        self._view = _View(self._index.searcher(), None, ())
 
     def drop_writer(self) -> None:
         """Forget what was not committed; after one failure Tantivy's writer refuses everything."""
@@ -107,73 +141,96 @@ class Shelf:
         self._written.clear()
         self.is_dirty = False
 
+    def count(self) -> int:
+        """Return the number of documents that a search can reach."""
+        view = self._view
+        n_masked = sum(view.disk.doc_freq("key", key) for key in view.masked)
+        return view.disk.num_docs - n_masked + (0 if view.fresh is None else view.fresh.num_docs)
+
     def keys(self) -> set[int]:
         """Return the keys of all documents."""
-        searcher = self.searcher
-        if not searcher.num_docs:
-            return set()
-        found = searcher.search(tantivy.Query.all_query(), searcher.num_docs, count=False).hits
-        values = searcher.fast_field_values("key", [address for _, address in found])
-        return {int(value) for value in values if value is not None}
+        found: set[int] = set()
+        for searcher, masked in self._view.parts():
+            if searcher.num_docs:
+                hits = searcher.search(tantivy.Query.all_query(), searcher.num_docs, count=False).hits
+                values = searcher.fast_field_values("key", [address for _, address in hits])
+                found |= {int(value) for value in values if value is not None} - set(masked)
+        return found
 
     def search(self, terms: Sequence[token.Term], bounds: where.Where, k: int) -> list[Hit]:
         """Return the `k` best documents within the bounds that have one of the terms, best first."""
-        searcher = self.searcher
-        scored = self._scored(searcher, terms, bounds.owner)
-        if not scored.queries or k <= 0:
+        view = self._view
+        weighed, reach = _weigh(view, terms, bounds.owner)
+        if not weighed or k <= 0:
             return []
-        query = tantivy.Query.boolean_query(
-            [*self._conditions(searcher, bounds), (tantivy.Occur.Must, tantivy.Query.boolean_query(scored.queries))]
-        )
-        return _hits(searcher, query, k, scored.reach)
+        found: list[Hit] = []
+        for searcher, masked in view.parts():
+            scored = self._scored(searcher, weighed)
+            if scored:
+                wanted = (tantivy.Occur.Must, tantivy.Query.boolean_query(scored))
+                query = tantivy.Query.boolean_query([*self._conditions(searcher, bounds, masked), wanted])
+                found += _hits(searcher, query, k, reach)
+        return found
 
     def linked(self, terms: Sequence[token.Term], bounds: where.Where, links: Sequence[int]) -> list[Hit]:
         """Return the documents with these own links within the bounds, whether they have one of the terms or not."""
-        searcher = self.searcher
-        if not links or not searcher.num_docs:
+        view = self._view
+        if not links:
             return []
-        scored = self._scored(searcher, terms, bounds.owner)
-        wanted = tantivy.Query.term_set_query(self._schema, "own_link", links)
-        query = tantivy.Query.boolean_query(
-            [*self._conditions(searcher, bounds), (tantivy.Occur.Must, _unscored(wanted)), *scored.queries]
-        )
-        return _hits(searcher, query, len(links), scored.reach)
+        weighed, reach = _weigh(view, terms, bounds.owner)
+        found: list[Hit] = []
+        for searcher, masked in view.parts():
+            if searcher.num_docs:
+                wanted = _unscored(tantivy.Query.term_set_query(self._schema, "own_link", links))
+                query = tantivy.Query.boolean_query(
+                    [
+                        *self._conditions(searcher, bounds, masked),
+                        (tantivy.Occur.Must, wanted),
+                        *self._scored(searcher, weighed),
+                    ]
+                )
+                found += _hits(searcher, query, len(links), reach)
+        return found
 
     def _open_writer(self) -> tantivy.IndexWriter:
         if self._writer is None:
             self._writer = self._index.writer(HEAP_BYTES, 1)
         return self._writer
 
-    def _scored(self, searcher: tantivy.Searcher, terms: Sequence[token.Term], owner: types.Owner) -> _Scored:
-        """Weigh each term by its rarity among the owner's documents.
+    def _open_fresh(self) -> tuple[tantivy.Index, tantivy.IndexWriter]:
+        if self._fresh is None:
+            index = tantivy.Index(self._schema)
+            index.config_reader("manual")
+            self._fresh = index, index.writer(HEAP_BYTES, 1)
+        return self._fresh
+
+    def _scored(
+        self, searcher: tantivy.Searcher, weighed: Sequence[tuple[float, str]]
+    ) -> list[tuple[tantivy.Occur, tantivy.Query]]:
+        """Return the scoring part of a query.
 
         Tantivy weighs by the number of all owners' documents: the boost replaces its factor by ours.
         """
-        n_own, n_all = searcher.doc_freq("scope", _scope(owner)), _n_slots(searcher)
-        if not n_own:
-            return _Scored(queries=[], reach=1.0)
-        lead = _lead(owner)
-        weighed = []
-        reach = 0.0
-        for term in terms:
-            n = searcher.doc_freq("words", lead + term.text)
-            weight = term.weight * _rarity(max(n, 1), n_own + PRIOR_DOCUMENTS)
-            reach += weight * (_K1 + 1)
-            if n:
-                weighed.append((weight, n, lead + term.text))
-        weighed.sort(reverse=True)
+        n_all = _n_slots(searcher)
         queries = []
-        for weight, n, text in weighed[:MAX_TERMS]:
-            query = tantivy.Query.term_query(self._schema, "words", text, "freq")
-            queries.append((tantivy.Occur.Should, tantivy.Query.boost_query(query, weight / _rarity(n, n_all))))
-        return _Scored(queries=queries, reach=reach)
+        for weight, text in weighed:
+            n = searcher.doc_freq("words", text)
+            if n:
+                query = tantivy.Query.term_query(self._schema, "words", text, "freq")
+                queries.append((tantivy.Occur.Should, tantivy.Query.boost_query(query, weight / _rarity(n, n_all))))
+        return queries
 
-    def _conditions(self, searcher: tantivy.Searcher, bounds: where.Where) -> list[tuple[tantivy.Occur, tantivy.Query]]:
+    def _conditions(
+        self, searcher: tantivy.Searcher, bounds: where.Where, masked: Sequence[int]
+    ) -> list[tuple[tantivy.Occur, tantivy.Query]]:
         scope = self._term("scope", _scope(bounds.owner))
         must = [scope, self._any_of("kind", bounds.kinds), self._status(bounds.statuses, bounds.now_us)]
         if bounds.clause != where.All():
             must.append(self._clause(searcher, bounds.clause, scope))
-        return [(tantivy.Occur.Must, _unscored(query)) for query in must]
+        conditions = [(tantivy.Occur.Must, _unscored(query)) for query in must]
+        if masked:
+            conditions.append((tantivy.Occur.MustNot, tantivy.Query.term_set_query(self._schema, "key", masked)))
+        return conditions
 
     def _status(self, statuses: Sequence[str], now_us: int) -> tantivy.Query:
         """An active entry is an expired one from its `expires_at` on, before anything has written that down."""
@@ -224,13 +281,28 @@ class Shelf:
         return tantivy.Query.range_query(self._schema, field, tantivy.FieldType.Integer, low, high)
 
 
-class _Scored(msgspec.Struct, frozen=True, kw_only=True):
-    """The scoring part of a query."""
+def _weigh(view: _View, terms: Sequence[token.Term], owner: types.Owner) -> tuple[list[tuple[float, str]], float]:
+    """Weigh each term by its rarity among the owner's documents.
 
-    queries: list[tuple[tantivy.Occur, tantivy.Query]]
-    """Of the terms that the owner has at all."""
-    reach: float
-    """BM25 of a document that had every term endlessly often."""
+    Returns:
+        `(weight, indexed term)` of the terms that the owner has at all, the weightiest first; and the BM25 of a document
+        that had every term endlessly often.
+    """
+    searchers = [searcher for searcher, _ in view.parts()]
+    n_own = sum(searcher.doc_freq("scope", _scope(owner)) for searcher in searchers)
+    if not n_own:
+        return [], 1.0
+    lead = _lead(owner)
+    weighed = []
+    reach = 0.0
+    for term in terms:
+        n = sum(searcher.doc_freq("words", lead + term.text) for searcher in searchers)
+        weight = term.weight * _rarity(max(n, 1), n_own + PRIOR_DOCUMENTS)
+        reach += weight * (_K1 + 1)
+        if n:
+            weighed.append((weight, lead + term.text))
+    weighed.sort(reverse=True)
+    return weighed[:MAX_TERMS], reach
 
 
 def _schema() -> tantivy.Schema:

@@ -57,6 +57,13 @@ class TextIndex:
                 other.remove(document.key)
                 own.replace(document)
 
+    def show(self, documents: Sequence[contract.Document], removed: Sequence[types.EntryKey]) -> None:
+        """Let searches see a small batch now, before it is durable; the `write` and `commit` of it have to follow."""
+        masked = [document.key for document in documents] + list(removed)
+        with self._lock, intact.translated():
+            for one, is_short in ((self._long, False), (self._short, True)):
+                one.show([each for each in documents if (each.kind in SHORT_KINDS) == is_short], masked)
+
     def commit(self) -> None:
         """Make what was written durable and visible; about 15 ms, nothing where nothing was written.
 
@@ -84,7 +91,7 @@ class TextIndex:
 
     def count(self) -> int:
         """Return the number of documents that a search can reach."""
-        return self._long.searcher.num_docs + self._short.searcher.num_docs
+        return self._long.count() + self._short.count()
 
     def keys(self) -> set[int]:
         """Return the keys of all documents that a search can reach."""

@@ -55,6 +55,21 @@ def test_what_is_written_is_reached_after_commit_and_not_before(opener: Opener, 
     assert 2 == index.count()
 
 
+def test_what_is_shown_is_reached_before_it_is_committed_and_once_after(opener: Opener, tmp_path: Path) -> None:
+    """A small batch is seen at once, in the place of what it replaces; the commit of it changes nothing more."""
+    index = opener(tmp_path / "index")
+    index.write([document(1), document(2), document(3)], [])
+    index.commit()
+    batch = [document(2), document(4)], [types.EntryKey(3)]
+    index.show(*batch)
+    assert ({1, 2, 4}, 3) == (index.keys(), index.count())
+    index.write(*batch)
+    assert ({1, 2, 4}, 3) == (index.keys(), index.count())
+    index.commit()
+    assert ({1, 2, 4}, 3) == (index.keys(), index.count())
+    index.close()
+
+
 def test_writing_the_same_key_replaces_the_document(opener: Opener, tmp_path: Path) -> None:
     """Replaying a batch, within a commit or after one, doubles nothing."""
     index = opener(tmp_path / "index")

@@ -419,3 +419,30 @@ def test_an_untouched_shelf_and_an_idle_index_write_nothing(tmp_path: Path) -> N
     index.commit()
     assert [1] == found(index, "word")
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "text").rglob("*")}
+
+
+def test_an_edit_is_found_before_the_disk_has_it(tmp_path: Path) -> None:
+    """What is shown is found by its new words only, within its bounds, weighed by what the owner has on disk."""
+    bodies = {n: f"pike number{n}" for n in range(1, 41)} | {41: "tench one", 42: "tench two"}
+    index = filled(tmp_path / "text", *(document(key, body) for key, body in bodies.items()))
+    edited = [document(41, "carp one"), document(43, "tench three", owner=OTHER), document(44, "pike tench")]
+    index.show(edited, [types.EntryKey(42)])
+    shown = {word: sorted(found(index, word, 100)) for word in ("carp", "tench", "two", "pike")}
+    weights = scores(index, "pike tench")
+    index.write(edited, [types.EntryKey(42)])
+    index.commit()
+    assert {word: sorted(found(index, word, 100)) for word in shown} == shown
+    assert {"carp": [41], "tench": [44], "two": [], "pike": [*range(1, 41), 44]} == shown
+    assert pytest.approx(scores(index, "pike tench"), abs=0.1) == weights
+    assert [43] == found(index, "tench", owner=OTHER)
+    index.close()
+
+
+def test_what_was_shown_and_not_committed_is_gone_after_a_restart(tmp_path: Path) -> None:
+    """Showing promises nothing to the disk: the ledger's checkpoint does not move before the commit."""
+    index = filled(tmp_path / "text", document(1, "pike"))
+    index.show([document(1, "carp")], [])
+    index.close()
+    again = text.TextIndex(tmp_path / "text")
+    assert ([1], []) == (found(again, "pike"), found(again, "carp"))
+    again.close()
