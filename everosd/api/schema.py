@@ -1,4 +1,4 @@
-"""Requests and answers as they stand on the wire: names, types and limits of `peer/API.md`.
+"""Requests and answers as they stand on the wire: names, types and limits of the EverOS 1.5 HTTP interface.
 
 `/openapi.json` is made from these same structs, so that it cannot say anything else than what is decoded.
 """

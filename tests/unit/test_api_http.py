@@ -218,7 +218,7 @@ async def test_Z03_what_one_wrote_another_never_reads(
 async def test_a_search_without_owner_means_the_only_user(
     open_door: Open, log_of: Callable[..., str], episode: Callable[..., Said]
 ) -> None:
-    """The seeds' own example names no user; with one user in the scope that user is meant."""
+    """EverOS's own examples name no user; with one user in the scope that user is meant."""
     files = {DAY.format(user="mara"): log_of("mara", "2026-03-02", episode(1, "the canal"))}
     async with open_door(files) as door:
         found = await door.search("canal")

@@ -211,7 +211,7 @@ def test_reload_takes_what_it_can_and_names_what_waits(tmp_path: Path) -> None:
 
 
 def test_root_comes_from_argument_then_variable_then_home(tmp_path: Path) -> None:
-    """The order that DESIGN gives, resolved through symlinks."""
+    """In that order, resolved through symlinks."""
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     environ = {"EVEROS_ROOT": str(tmp_path / "link")}

@@ -241,7 +241,7 @@ def test_adoption_gives_markers_and_changes_nothing_else() -> None:
 
 
 def test_the_single_entry_form_becomes_a_daily_log() -> None:
-    """The entry of a seed-shaped file keeps id, digest and comments when another is appended."""
+    """The entry of a single-entry file keeps id, digest and comments when another is appended."""
     text = "---\n# mine\nowner_id: mara\ntimestamp: 2026-10-11T02:00:00+00:00\nparent_type: cluster\nodd key!: kept\n---\n## Subject\nFlat\n\n## Content\nShe moved.\n"
     before = read(text)
     assert ["single"] == [item.form for item in before.entries]
@@ -259,7 +259,7 @@ def test_the_single_entry_form_becomes_a_daily_log() -> None:
 
 
 def test_the_single_entry_form_stays_when_only_marked_as_replaced() -> None:
-    """A deprecation of a seed-shaped file touches its frontmatter alone."""
+    """A deprecation in a single-entry file touches its frontmatter alone."""
     text = (
         "---\nowner_id: mara\ntimestamp: 2026-10-11T02:00:00+00:00\n---\n## Subject\nFlat\n\n## Content\nShe moved.\n"
     )
