@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shlex
 import time
 from pathlib import Path
 from types import TracebackType
@@ -176,12 +177,14 @@ def _root_error(root: Path, error: OSError) -> errors.RootError:
     reason = error.strerror or str(error)
     if isinstance(error, FileNotFoundError):
         return errors.RootError(
-            str(root), "no such folder", hint=f"mount it, or make it with: everosd init --root {root}"
+            str(root), "no such folder", hint=f"mount it, or make it with: everosd init --root {shlex.quote(str(root))}"
         )
     if isinstance(error, NotADirectoryError):
         return errors.RootError(str(root), "is not a folder", hint="name a folder with --root")
     if isinstance(error, PermissionError):
-        return errors.RootError(str(root), reason, hint=f"give the daemon's user rights on it: chown -R $USER {root}")
+        return errors.RootError(
+            str(root), reason, hint=f"give the daemon's user rights on it: chown -R $USER {shlex.quote(str(root))}"
+        )
     return errors.RootError(
         str(root), f"cannot lock {FILE_NAME}: {reason}", hint="use a root on a local, writable disk"
     )

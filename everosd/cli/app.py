@@ -19,14 +19,8 @@ from everosd.cli import root as root_folder
 from everosd.cli import serve as serve_command
 
 API = "/api/v1"
-HINTS = {
-    "user_id": "name another with --user",
-    "agent_id": "name another with --agent",
-    "app_id": "name another with --app",
-    "project_id": "name another with --project",
-    "path": "name a file that `everosd status` counts, or none for all; docs/ARCHITECTURE.md has the places",
-}
-"""What to type where a field of a request is at fault."""
+OPTIONS = {"user_id": "--user", "agent_id": "--agent", "app_id": "--app", "project_id": "--project"}
+"""Where the fields of a request come from."""
 OK = 200
 MAX_NAMED = 10
 """Owners that a question names."""
@@ -156,14 +150,14 @@ def search(
     if user is not None and agent is not None:
         _refuse("--user and --agent exclude each other", "leave one of them out")
     body: dict[str, object] = {
-        "query": " ".join(query),
-        "app_id": app,
-        "project_id": project,
+        "query": _legible(" ".join(query)),
+        "app_id": _legible(app),
+        "project_id": _legible(project),
         "method": method,
         "top_k": top_k,
         "min_score": min_score,
-        "user_id": user,
-        "agent_id": agent,
+        "user_id": None if user is None else _legible(user),
+        "agent_id": None if agent is None else _legible(agent),
     }
     if include_all:
         body["include_status"] = ["active", "deprecated", "expired", "superseded", "archived"]
@@ -243,7 +237,9 @@ def adopt(
     Markers are written around them in the file; the text stays as it is.
     """
     where = config.root_path(root)
-    result, took_s = _work(where, "adopt", "adopting", {"path": None if path is None else _below(where, path)})
+    result, took_s = _work(
+        where, "adopt", "adopting", {"path": None if path is None else _legible(_below(where, path))}
+    )
     refused = cast("list[str]", result.get("refused") or [])
     if as_json:
         _print_json(result)
@@ -354,8 +350,16 @@ def _checked(answer: client.Answer) -> dict[str, object]:
     if error.get("code") == "INVALID_INPUT":
         message = str(error.get("message"))
         said, _, field = message.rpartition(": ")
-        refused = errors.RequestError(said if field in HINTS else message)
-        refused.field, refused.hint = field, HINTS.get(field, "")
+        if option := OPTIONS.get(field):
+            message = f"{option} {said}"
+        elif field == "path":
+            message = said
+        refused = errors.RequestError(message)
+        refused.field = field
+        if field == "path":
+            refused.hint = (
+                "name a file below users/ or agents/, or none for all of them; docs/ARCHITECTURE.md has the places"
+            )
         raise refused
     raise RequestFailed(answer.body)
 
@@ -370,6 +374,11 @@ def _below(root: Path, path: str) -> str:
         raise errors.RootError(str(root), f"{path} is not below it", hint="name a file of this memory root") from None
 
 
+def _legible(typed: str) -> str:
+    """Return a text from the command line with what is no UTF-8 in it replaced: JSON cannot carry it."""
+    return typed.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def _figures(result: dict[str, object]) -> str:
     """Return the counts of a result as `: a 1, b 2`."""
     found = [f"{name.replace('_', ' ')} {value:,}" for name, value in result.items() if type(value) is int]
@@ -377,5 +386,6 @@ def _figures(result: dict[str, object]) -> str:
 
 
 def _print_json(value: object) -> None:
-    """Print one JSON document."""
-    print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    """Print one JSON document, in UTF-8 whatever the terminal's encoding."""
+    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+    sys.stdout.buffer.flush()

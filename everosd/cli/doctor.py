@@ -6,6 +6,7 @@ Reads only. What the files say is asked of the daemon, or of the files alone und
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import socket
 import stat
@@ -105,14 +106,17 @@ def _root(root: Path) -> Finding:
             level="fail",
             about="root",
             text=f"{root} does not exist",
-            hint=f"mount it, or make it: everosd init --root {root}",
+            hint=f"mount it, or make it: everosd init --root {_quoted(root)}",
         )
     if not root.is_dir():
         return Finding(level="fail", about="root", text=f"{root} is not a folder", hint="name a folder with --root")
     if not os.access(root, os.R_OK | os.W_OK | os.X_OK):
         text = f"{root} cannot be read and written by user {os.geteuid()}"
         return Finding(
-            level="fail", about="root", text=text, hint=f"run everosd as the folder's owner, or: chown -R $USER {root}"
+            level="fail",
+            about="root",
+            text=text,
+            hint=f"run everosd as the folder's owner, or: chown -R $USER {_quoted(root)}",
         )
     return Finding(level="ok", about="root", text=str(root))
 
@@ -161,7 +165,7 @@ def _modes(root: Path) -> Iterator[Finding]:
             level="warn",
             about="privacy",
             text=f"other users of this machine may look into {names}",
-            hint=f"chmod -R go= {root}",
+            hint=f"chmod -R go= {_quoted(root)}",
         )
     else:
         yield Finding(level="ok", about="privacy", text="only you can read the memory")
@@ -227,7 +231,9 @@ def _daemon(root: Path, holder: lock.Holder | None, settings: config.Config | No
             text=text,
             hint=f"stop what listens there, or set [api] port in {root / config.FILE_NAME}",
         )
-    return Finding(level="note", about="daemon", text=f"none serves {root}", hint=f"everosd serve --root {root}")
+    return Finding(
+        level="note", about="daemon", text=f"none serves {root}", hint=f"everosd serve --root {_quoted(root)}"
+    )
 
 
 def _memory(root: Path) -> Iterator[Finding]:
@@ -256,7 +262,10 @@ def _memory(root: Path) -> Iterator[Finding]:
     for name, one in show.section(data, "projections").items():
         if error_text := cast("dict[str, object]", one).get("error"):
             yield Finding(
-                level="warn", about=f"index {name}", text=str(error_text), hint=f"everosd rebuild --root {root}"
+                level="warn",
+                about=f"index {name}",
+                text=str(error_text),
+                hint=f"everosd rebuild --root {_quoted(root)}",
             )
     yield from _files(root, data)
 
@@ -276,7 +285,7 @@ def _files(root: Path, data: show.Body) -> Iterator[Finding]:
         )
     if n_more := cast("int", data.get("n_problems") or len(problems)) - len(problems[:MAX_FILES]):
         text = f"… and {n_more:,} more"
-        yield Finding(level="note", about="file", text=text, hint=f"everosd status --json --root {root}")
+        yield Finding(level="note", about="file", text=text, hint=f"everosd status --json --root {_quoted(root)}")
 
 
 def _taken(host: str, port: int) -> str:
@@ -303,6 +312,11 @@ def _said(_root: Path, _path: str) -> str:
     return ""  # the reason says what to do, or there is nothing to do
 
 
+def _quoted(path: Path) -> str:
+    """Return a path as it has to be typed."""
+    return shlex.quote(str(path))
+
+
 def _open(root: Path, path: str) -> str:
     return f"open {root / path} and correct that line; nothing in it is lost, and the daemon does not rewrite it"
 
@@ -312,7 +326,7 @@ def _allow(root: Path, path: str) -> str:
         return _within(root, path)
     if "\\udc" in path:  # how a byte that is no UTF-8 is printed
         return f"give it a name in UTF-8; it lies in {(root / path).parent}"
-    return f"make it readable: chmod u+rX {root / path}"
+    return f"make it readable: chmod u+rX {_quoted(root / path)}"
 
 
 def _merge(root: Path, path: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable
 from typing import NoReturn
@@ -14,6 +15,9 @@ INTERRUPTED = 130
 
 def ends(command: Callable[[], int | None]) -> NoReturn:
     """Run a command and end the process with its code, or with that of its error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter is no reason to fail
     try:
         code = command()
     except errors.EverosdError as error:

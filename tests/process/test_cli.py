@@ -101,6 +101,19 @@ def test_search_says_what_to_type_instead(sample: Path) -> None:
     assert "everosd: --root" in conftest.run("status", "--root", "").stderr
 
 
+def test_what_is_typed_or_shown_in_another_encoding_is_no_traceback(sample: Path) -> None:
+    """A terminal without the letters gets escapes, a program gets UTF-8, and stray bytes are looked for like any text."""
+    asked = [*conftest.command(), "search", "--root", str(sample), "--user", "yuki", "--top-k", "1"]
+    ascii_only = os.environ | {"PYTHONIOENCODING": "ascii"}
+    for words, expected in (("茶道の稽古", b"\\u8336\\u9053"), (b"\xff\xfe", b"nothing found\n")):
+        done = subprocess.run([*asked, words], capture_output=True, env=ascii_only, timeout=60, check=False)
+        assert (0, b"") == (done.returncode, done.stderr)
+        assert expected in done.stdout
+    done = subprocess.run([*asked, "茶道", "--json"], capture_output=True, env=ascii_only, timeout=60, check=True)
+    assert "茶道の稽古" == json.loads(done.stdout)["data"]["episodes"][0]["subject"]
+    assert "everosd: --user must not be a path\n" in everosd(sample, "search", "--user", "../x", "y", code=2).stderr
+
+
 def test_one_broken_file_does_not_keep_notes_from_being_adopted(sample: Path) -> None:
     """The rest is adopted, the broken one is named, and the exit code says that something was left."""
     broken = sample / demo.EPISODES / "a-2026-10-01.md"

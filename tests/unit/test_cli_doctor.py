@@ -84,6 +84,15 @@ def test_memory_that_others_can_read_is_a_warning(memory: Path) -> None:
     assert finding.hint == f"chmod -R go= {memory}"
 
 
+def test_what_is_to_be_typed_can_be_typed(tmp_path: Path) -> None:
+    """A root with a space in its name is quoted wherever it is part of a command."""
+    folder = tmp_path / "my memory"
+    assert f"everosd init --root '{folder}'" in found(folder, "root")[0].hint
+    folder.mkdir()
+    folder.chmod(0o755)
+    assert found(folder, "privacy")[0].hint == f"chmod -R go= '{folder}'"
+
+
 def test_folders_made_by_hand_in_a_shut_root_are_no_warning(memory: Path) -> None:
     """Who cannot enter the root cannot enter what is in it, whatever umask made that."""
     (memory / "default_app").mkdir(mode=0o755)
