@@ -164,3 +164,23 @@ def test_no_text_is_lost_in_a_merge(base: dict[str, str], person: dict[str, str]
         else:
             assert result.get(key) == left
             assert right is None or disputed[key] == right
+
+
+def test_a_report_says_what_happened_and_what_to_do() -> None:
+    """Each sort of repair has its sentence; a long list is cut; nothing done, nothing said."""
+    assert not heal.Report()
+    assert "" == heal.Report().describe()
+    many = tuple(f"ep_{n}" for n in range(7))
+    said = heal.Report(restored=many, removed=("ep_8",), conflicts=(heal.Conflict(entry_id="ep_9", daemon_text="x"),))
+    assert said
+    text = said.describe()
+    assert text.startswith("put back ep_0, ep_1, ep_2, ep_3, ep_4 and 2 more")
+    assert "; repeated the changes to ep_8; kept your text of ep_9; " in text
+    assert heal.Report(restored=many[:5]).describe().startswith("put back ep_0, ep_1, ep_2, ep_3, ep_4, which")
+
+
+def test_a_stamp_without_an_offset_is_utc() -> None:
+    """A person who shortened the stamp has not made the save a stale one."""
+    assert not heal.is_older("2026-03-02T18:40:12", "2026-03-02T18:40:12+00:00")
+    assert heal.is_older("2026-03-02T18:40:11", "2026-03-02T18:40:12+00:00")
+    assert not heal.is_older("yesterday", "2026-03-02T18:40:12+00:00")
