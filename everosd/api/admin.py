@@ -10,7 +10,7 @@ import msgspec
 import structlog
 from litestar import response
 
-from everosd import errors, types
+from everosd import config, errors, types
 from everosd.api import errors as wire
 from everosd.api import guard, reply, schema, services
 from everosd.api import request as requests
@@ -244,7 +244,7 @@ def _require_local(request: reply.Request) -> None:
         wire.Forbidden: It comes from another machine, or through a proxy that may speak for one.
     """
     client = request.scope["client"]
-    is_local = client is None or guard.is_loopback(client[0])
+    is_local = client is None or config.is_loopback(client[0])
     if not is_local or guard.is_forwarded(request.scope["headers"]):
         message = "admin routes answer to this machine only"
         raise wire.Forbidden(message)

@@ -16,6 +16,7 @@ from typing import Any
 import structlog
 
 from everosd import clock as clocks
+from everosd import config
 from everosd.api import errors as wire
 from everosd.api import metrics
 
@@ -121,7 +122,7 @@ class Guard:
         name = _host_name(parts.netloc)
         if parts.scheme not in {"http", "https"} or not name:
             return False
-        return name in self._names or is_loopback(name)
+        return name in self._names or config.is_loopback(name)
 
     def _has_token(self, authorization: bytes) -> bool:
         scheme, _, given = authorization.partition(b" ")
@@ -176,14 +177,6 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def is_loopback(name: str) -> bool:
-    """Tell whether an address, written out, is this machine itself."""
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
 
 
 def is_forwarded(headers: Iterable[tuple[bytes, bytes]]) -> bool:
