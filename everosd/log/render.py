@@ -86,7 +86,10 @@ def _says(entry: entries.Entry) -> bool:
 
 
 def header(place: layout.Place, *, entry_count: int, stamp: str) -> list[tuple[str, str]]:
-    """Return the frontmatter of a daily log, as keys and YAML scalars in the order EverOS writes them."""
+    """Return the frontmatter of a daily log, as keys and YAML scalars in the order EverOS writes them.
+
+    A day that nobody knows is not written down: the name of the file can still tell it.
+    """
     row, owner = kinds.BY_NAME[place.kind], place.owner
     date = place.date or layout.UNKNOWN_DATE
     stem = "session" if place.kind == "message" else place.kind
@@ -102,6 +105,8 @@ def header(place: layout.Place, *, entry_count: int, stamp: str) -> list[tuple[s
     if place.kind == "memory":
         lines += [("memory_type", place.memory_type or "episodic"), ("path", frontmatter.scalar(place.memory_path))]
     lines += [("entry_count", str(entry_count)), ("last_appended_at", f"'{stamp}'")]
+    if date == layout.UNKNOWN_DATE:
+        lines = [(key, value) for key, value in lines if key not in ("id", "date")]
     return lines
 
 

@@ -62,6 +62,23 @@ async def test_adopt_gives_hand_written_entries_their_markers(open_door: Open) -
     assert ({"entries": 2, "refused": []}, 2) == (result, text.count("<!-- entry:"))
 
 
+async def test_a_note_without_a_day_gets_it_from_a_later_name(open_door: Open) -> None:
+    """Adopting writes no day that nobody knows: the file can be renamed afterwards, and the ids stay."""
+    plain, dated = (f"default_app/default_project/users/mara/episodes/{name}.md" for name in ("notes", "2026-03-02"))
+    async with open_door({plain: HAND}) as door:
+        await door.client.post("/api/v1/admin/adopt")
+        before = (await door.get("episode", user_id="mara"))["episodes"]
+        await asyncio.to_thread((door.root / plain).rename, door.root / dated)
+        await door.client.post("/api/v1/admin/reconcile", json={"accept_deletions": True})
+        after = (await door.get("episode", user_id="mara"))["episodes"]
+        text = await asyncio.to_thread((door.root / dated).read_text)
+
+    assert "1970-01-01" not in text
+    assert {one["id"] for one in before} == {one["id"] for one in after}
+    assert {"1970-01-01T00:00:00Z"} == {one["timestamp"] for one in before}
+    assert {"2026-03-02T00:00:00Z"} == {one["timestamp"] for one in after}
+
+
 async def test_a_broken_file_does_not_keep_the_others_from_being_adopted(open_door: Open) -> None:
     """What cannot be rewritten is named; everything before and behind it has markers."""
     broken, last = NOTES.replace("episode-", "a-broken-"), NOTES.replace("episode-", "z-")
