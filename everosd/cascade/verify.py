@@ -216,8 +216,8 @@ def _difference(live: Row | None, disk: Row | None) -> Difference:
     elif disk is None:
         what = "surplus"
     else:
-        names = _COLUMNS.split(", ")
-        detail = ", ".join(name.strip() for name, a, b in zip(names, live, disk, strict=True) if a != b)
+        names = [name.strip().removeprefix("hex(").removesuffix(")") for name in _COLUMNS.split(", ")]
+        detail = ", ".join(name for name, a, b in zip(names, live, disk, strict=True) if a != b)
     return Difference(what=what, path=str(shown[5]), entry_id=str(shown[4]), detail=detail)
 
 
