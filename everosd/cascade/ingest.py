@@ -8,7 +8,7 @@ from __future__ import annotations
 import pathlib
 import sqlite3
 import zoneinfo
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import structlog
 
@@ -134,8 +134,7 @@ class Ingest:
             elif not isinstance(look, scan.Absent):
                 self.problems.readable(path)
                 self.grace.found_file(path)
-        if not self.grace.missing_files():
-            self.alarm = ""
+        self._judge_alarm()
         await self._touch([look.disk for look in looks.values() if isinstance(look, reading.Unchanged)], began_us)
         readings = {path: look for path, look in looks.items() if isinstance(look, reading.Reading)}
         for path in [path for path, read in readings.items() if self._is_stale_save(path, read)]:
@@ -252,7 +251,11 @@ class Ingest:
         for path in self.grace.missing_files():
             if path in files:
                 self.grace.found_file(path)
-        if not self.grace.missing_files():
+        self._judge_alarm()
+
+    def _judge_alarm(self) -> None:
+        """End an alarm once so much has come back that the rest needs nobody's word; say how much is gone else."""
+        if self.alarm and not (self.grace.missing_files() and self._is_held_back((), self._clock.monotonic_s())):
             self.alarm = ""
 
     async def _remove_absent(self, absent: dict[types.RelPath, scan.Absent]) -> None:
@@ -273,7 +276,7 @@ class Ingest:
             return True
         return await self._database.write(lambda connection: ledger.entries_stand_elsewhere(connection, path))
 
-    def _is_held_back(self, paths: list[types.RelPath], now_s: float) -> bool:
+    def _is_held_back(self, paths: Iterable[types.RelPath], now_s: float) -> bool:
         """Return whether so much is gone that a person has to confirm it, and say so."""
         missing = {*paths, *map(types.RelPath, self.grace.missing_files())} & self.known.keys()
         gone: dict[str, int] = {path: self.known[path].n_entries for path in missing}
@@ -302,7 +305,8 @@ class Ingest:
             if outcome is not None:
                 self.lsn = max(self.lsn, outcome.lsn)
                 self.n_entries += outcome.entries_delta
-                self.grace.deleted(outcome.removed, now_s)
+                if not self.is_accepting:  # what a person has confirmed is no part of what may be an accident
+                    self.grace.deleted(outcome.removed, now_s)
         self.problems.standing = await self._database.write(problems.load_standing)
 
 

@@ -209,6 +209,21 @@ async def test_W21_all_files_gone_is_an_alarm_until_a_person_says_so(root: Path)
         assert ("", 0) == (node.cascade.status().alarm, node.cascade.status().files_indexed)
 
 
+async def test_W21_after_a_confirmed_mass_deletion_the_next_single_one_is_no_alarm(root: Path) -> None:
+    """A rebuild accepted that 300 entries are gone; deleting one more file a moment later is an ordinary deletion."""
+    file(root).write_text("".join(entry(n + 1, "walnut") for n in range(300)))
+    for day in ("2026-03-03", "2026-03-04"):
+        file(root, day=day).write_text(entry(1, "chestnut", day.replace("-", "")))
+    async with opened(root) as node:
+        file(root).unlink()
+        await node.cascade.reconcile("test")
+        await until(lambda: node.cascade.status().alarm != "")
+        await rebuild.rebuild(node.cascade)
+        file(root, day="2026-03-03").unlink()
+        await caught_up(node)
+        assert ("", 1) == (node.cascade.status().alarm, len(await found(node, "chestnut")))
+
+
 async def test_W23_an_entry_edited_to_another_topic_is_found_by_the_new_one_only(root: Path) -> None:
     """The old words stop finding it at the moment when the new ones do."""
     file(root).write_text(entry(1, "about walnuts") + entry(2, "about pears"))
