@@ -22,8 +22,11 @@ RelPath = NewType("RelPath", str)
 
 OwnerType = Literal["user", "agent", "session"]
 
-ENTRY_ID = re.compile(r"(?P<prefix>ep|af|fs|ac|ms|mem|lc|ca)_(?P<date>\d{8})_(?P<seq>\w+)")
-PUBLIC_ID = re.compile(r"^(?P<owner>.+)_(?P<entry>(?:ep|af|fs|ac|ms|mem|lc|ca)_\d{8}_\w+)$", re.DOTALL)
+PREFIXES = ("ep", "af", "fs", "ac", "ms", "mem", "lc", "ca")
+"""What entry ids begin with, each of one kind (`log.kind`); messages and segments share `ms`."""
+
+ENTRY_ID = re.compile(rf"(?P<prefix>{'|'.join(PREFIXES)})_(?P<date>\d{{8}})_(?P<seq>\w+)")
+PUBLIC_ID = re.compile(rf"^(?P<owner>.+)_(?P<entry>(?:{'|'.join(PREFIXES)})_\d{{8}}_\w+)$", re.DOTALL)
 
 DEFAULT_APP = "default"
 DEFAULT_PROJECT = "default"

@@ -23,9 +23,7 @@ PROGRESS_S = 0.2
 KEEPALIVE_S = 5.0
 """A line is sent after this long even where nothing got on, so that a client can tell slow from dead."""
 
-Progress = Callable[[str, int, int], None]
-"""`progress(stage, done, total)`, as often as the work likes; see `cascade.rebuild`."""
-Work = Callable[[Progress], Awaitable[msgspec.Struct]]
+Work = Callable[[rebuild.Progress], Awaitable[msgspec.Struct]]
 
 log = structlog.get_logger()
 
@@ -90,7 +88,7 @@ class Admin:
         """Answer POST admin/rebuild: read all Markdown again, make every index anew; accepts what the disk shows."""
         await self._body(request, "rebuild", requests.REBUILD)
 
-        async def work(progress: Progress) -> Rebuilt:
+        async def work(progress: rebuild.Progress) -> Rebuilt:
             await rebuild.rebuild(self._given.cascade, progress)
             now = self._given.cascade.status()
             return Rebuilt(files=now.files_indexed, entries=now.entries)
@@ -101,7 +99,7 @@ class Admin:
         """Answer POST admin/verify: compare every index with what the Markdown says."""
         await self._body(request, "verify", requests.VERIFY)
 
-        async def work(progress: Progress) -> msgspec.Struct:
+        async def work(progress: rebuild.Progress) -> msgspec.Struct:
             return await verify.verify(self._given.cascade, progress)
 
         return self._stream("verify", work)
@@ -111,7 +109,7 @@ class Admin:
         asked = await self._body(request, "adopt", requests.ADOPT)
         path = None if asked.path is None else _memory_file(asked.path)
 
-        async def work(progress: Progress) -> msgspec.Struct:
+        async def work(progress: rebuild.Progress) -> msgspec.Struct:
             del progress
             return await self._given.cascade.adopt(path)
 
@@ -121,7 +119,7 @@ class Admin:
         """Answer POST admin/reconcile: compare with the disk now and wait until all of it is searchable."""
         asked = await self._body(request, "reconcile", requests.RECONCILE)
 
-        async def work(progress: Progress) -> Reconciled:
+        async def work(progress: rebuild.Progress) -> Reconciled:
             cascade = self._given.cascade
             progress("files", 0, 0)
             with cascade.accepting_deletions() if asked.accept_deletions else contextlib.nullcontext():

@@ -29,7 +29,6 @@ _OWNER_OF_PREFIX: dict[str, types.OwnerType] = {
 }
 """Prefixes that only one type of owner has; `mem`, `lc` and `ca` belong to users and agents."""
 
-_ENTRY_ID = re.compile(r"(?:ep|af|fs|ac|ms|mem|lc|ca)_\d{8}_\w+")
 _OBJECTS = msgspec.json.Decoder(tuple[dict[str, object], ...])
 
 
@@ -112,7 +111,7 @@ async def entry(reader: read.Reader, maker: item.Maker, row: store_row.EntryRow)
 
 def _sources(owner_id: str, text: str) -> tuple[str, ...]:
     """Return the public ids of what a narrative names as its sources, each once, in its order."""
-    return tuple(dict.fromkeys(types.public_id(owner_id, found) for found in _ENTRY_ID.findall(text)))
+    return tuple(dict.fromkeys(types.public_id(owner_id, found[0]) for found in types.ENTRY_ID.finditer(text)))
 
 
 async def _messages(

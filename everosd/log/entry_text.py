@@ -13,7 +13,6 @@ from everosd.log import kind as kinds
 _SECTION = re.compile(r"\n {0,3}###[ \t]+([^ \t\n][^\n]*)")
 """Starts with a literal, which the engine looks for fifty times faster than for the start of any line."""
 _FIELD = re.compile(r"\*\*([a-z][a-z0-9_]{0,63})\*\*:[ \t]*([^\n]*)(?:\n|\Z)")
-_BLANKS = re.compile(r"(?:[ \t]*+\n)*+")
 _HEADING = re.compile(r" {0,3}(#{1,2})[ \t]+([^\n]*)(?:\n|\Z)")
 
 
@@ -58,7 +57,7 @@ def _fields(raw: str, at: int) -> tuple[dict[str, str], int]:
     """Read the inline fields from `at`; blank lines between them are allowed."""
     fields: dict[str, str] = {}
     while True:
-        begin = _BLANKS.match(raw, at).end()  # type: ignore[union-attr]  # matches the empty text
+        begin = escape.BLANKS.match(raw, at).end()  # type: ignore[union-attr]  # matches the empty text
         found = _FIELD.match(raw, begin)
         if found is None or found[1] in fields:
             return fields, at

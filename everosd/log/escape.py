@@ -27,9 +27,9 @@ _TO_READ = {
     name: re.compile(rf"^( {{0,3}})\\(?=\\*+(?:{what}))", re.IGNORECASE | re.MULTILINE)
     for name, what in (("last", _LAST), ("section", _SECTION), ("preamble", _PREAMBLE))
 }
-_BLANKS = re.compile(r"(?:[ \t]*+\n)*+")
+BLANKS = re.compile(r"(?:[ \t]*+\n)*+")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
-_FIELD_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+FIELD_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _NEEDS_QUOTES = re.compile(r'^[ \t"]|[ \t]$|[\x00-\x1f\x7f\x85\u2028\u2029]|^$')
 _ITEM = re.compile(r"""\s*+(?:"(?:[^"\\]|\\.)*+"|'(?:[^']|'')*+'|[^,]++)""")
 _PLAIN_ITEM = re.compile(r"[^\s,\[\]{}\"'\\](?:[^,\[\]{}\"'\\\x00-\x1f]*[^\s,\[\]{}\"'\\])?")
@@ -75,7 +75,7 @@ def strip_blank_lines(text: str) -> str:
     body = text.rstrip(" \t\n")
     if not body:
         return ""
-    start = _BLANKS.match(text).end()  # type: ignore[union-attr]  # matches the empty text
+    start = BLANKS.match(text).end()  # type: ignore[union-attr]  # matches the empty text
     end = text.find("\n", len(body))
     return text[start:] if end < 0 else text[start:end]
 
@@ -158,7 +158,7 @@ def raw_text(
         ValueError: a field's name is not lower snake case, or a section has no title.
     """
     for name in fields:
-        if _FIELD_NAME.fullmatch(name) is None:
+        if FIELD_NAME.fullmatch(name) is None:
             reason = f"field name {name!r} is not lower snake case"
             raise ValueError(reason)
     last = kind.sections[-1].casefold() if kind.sections else ""

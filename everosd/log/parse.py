@@ -21,7 +21,6 @@ from everosd.log import kind as kinds
 
 _UNREADABLE = re.compile(r"[\ud800-\udfff]")
 _DATE = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])")
-_BLANK = re.compile(r"[ \t\r\n]*+")
 _RULES = re.compile(r"[-*_=\s]*+")
 _PARAGRAPH_END = re.compile(r"^ {0,3}(?P<fence>`{3,}|~{3,})[^\n]*$|^(?:[ \t]*+\r?\n)++", re.MULTILINE)
 _MAX_WARNINGS = 200
@@ -418,7 +417,7 @@ class _Reader:
 
     def _text_start(self, start: int) -> int:
         """Return the start of the first line from `start` on that is not blank."""
-        begin = _BLANK.match(self.text, start).end()  # type: ignore[union-attr]  # matches the empty text
+        begin = structure.BLANK.match(self.text, start).end()  # type: ignore[union-attr]  # matches the empty text
         return max(start, self.text.rfind("\n", start, begin) + 1)
 
     def _text_end(self, start: int, end: int) -> int:

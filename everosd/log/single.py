@@ -26,7 +26,6 @@ _FILE_KEYS = frozenset(
     ),
 )
 """Frontmatter keys that speak of the file; in the single-entry form the others are the entry's fields."""
-_FIELD_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _SIGNS = ("timestamp", "parent_type", "parent_id", "owner_id")
 
 
@@ -39,7 +38,7 @@ def fields(head: frontmatter.Frontmatter) -> dict[str, str]:
     """Return the frontmatter of a single-entry file as inline fields, but for what speaks of the file."""
     found: dict[str, str] = {}
     for key, value in head.values.items():
-        if key not in _FILE_KEYS and key != "entry_id" and _FIELD_NAME.fullmatch(key):
+        if key not in _FILE_KEYS and key != "entry_id" and escape.FIELD_NAME.fullmatch(key):
             found[key] = value if isinstance(value, str) else _inline(value)
     return found
 

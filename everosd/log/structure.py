@@ -19,7 +19,7 @@ _STRUCTURE = re.compile(
     re.IGNORECASE,
 )
 _STRUCTURE_FIRST = re.compile(_STRUCTURE.pattern.removeprefix("\\n"), re.IGNORECASE)
-_BLANK = re.compile(r"[ \t\r\n]*+")
+BLANK = re.compile(r"[ \t\r\n]*+")
 _WINDOW_CHARS = 1_000_000
 """Scanned in some milliseconds, for which the interpreter is held."""
 _MAX_FENCES_TRIED = 64
@@ -146,7 +146,7 @@ class Structure:
         first = bisect.bisect_right(own, at)
         mine = own[first : first + _MAX_FENCES_TRIED]
         for close in mine:
-            begin = _BLANK.match(self.text, self.tokens[close].end).end()  # type: ignore[union-attr]  # matches the empty text
+            begin = BLANK.match(self.text, self.tokens[close].end).end()  # type: ignore[union-attr]  # matches the empty text
             following = close + 1
             if begin >= len(self.text) or (
                 following < len(self.tokens)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from everosd.api import admin
 from everosd.cascade import rebuild
 
 if TYPE_CHECKING:
@@ -147,7 +146,7 @@ class Slow:
         self.ended = ""
         self.is_over = asyncio.Event()
 
-    async def rebuild(self, _cascade: object, progress: admin.Progress) -> None:
+    async def rebuild(self, _cascade: object, progress: rebuild.Progress) -> None:
         """Say that the first of two is done, wait, end."""
         progress("files", 1, 2)
         self.started.set()
@@ -186,7 +185,7 @@ async def test_work_goes_on_when_who_asked_leaves(open_door: Open, monkeypatch: 
 async def test_work_that_fails_says_why_in_its_last_line(open_door: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stream has begun as 200: the failure is its last line, generic where it is ours."""
 
-    async def failing(_cascade: object, progress: admin.Progress) -> None:
+    async def failing(_cascade: object, progress: rebuild.Progress) -> None:
         progress("files", 1, 2)
         message = "secret cause"
         raise OSError(message)

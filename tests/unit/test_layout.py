@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from everosd import errors, types
+from everosd.log import kind as kinds
 from everosd.log import layout
 
 MARA = types.Owner(app="default", project="default", type="user", id="mara")
@@ -287,3 +288,8 @@ def test_links_out_of_the_root_are_refused(tmp_path: Path) -> None:
     for path in ("out/x.md", "../outside/x.md", "/etc/passwd", "in/../../x", "in//x", "in/x\0"):
         with pytest.raises(errors.LogError):
             made.absolute(types.RelPath(path))
+
+
+def test_every_kind_has_a_prefix_that_ids_are_read_by() -> None:
+    """A new row in the table of kinds is a prefix more; only kinds that are one file each have none."""
+    assert set(types.PREFIXES) == {kind.prefix for kind in kinds.KINDS if not kind.is_whole_file}
