@@ -293,3 +293,23 @@ def test_links_out_of_the_root_are_refused(tmp_path: Path) -> None:
 def test_every_kind_has_a_prefix_that_ids_are_read_by() -> None:
     """A new row in the table of kinds is a prefix more; only kinds that are one file each have none."""
     assert set(types.PREFIXES) == {kind.prefix for kind in kinds.KINDS if not kind.is_whole_file}
+
+
+def test_an_id_is_shortened_only_where_it_has_to_be() -> None:
+    """200 bytes fit as they are; one more becomes a prefix and a hash, is no longer than that, and is told as such."""
+    fits, long = "a" * layout.MAX_SEGMENT_BYTES, "a" * (layout.MAX_SEGMENT_BYTES + 1)
+    assert fits == layout.encode(fits)
+    assert layout.MAX_SEGMENT_BYTES == len(layout.encode(long))
+    for id_, is_shortened in (("mara", False), ("語" * 100, True)):
+        owner = types.Owner(app="default", project="default", type="user", id=id_)
+        path = layout.Layout(Path("/r")).path_for(owner, "episode", "2026-03-02")
+        found = layout.place(path)
+        assert found is not None
+        assert is_shortened == found.is_shortened
+        assert ("mara" == found.owner.id) is not is_shortened
+
+
+def test_what_looks_encoded_and_is_not_stays_as_it_is() -> None:
+    """A folder that a person named `100%FF` is no id that `encode` wrote."""
+    assert "100%FF" == layout.decode("100%FF")
+    assert "a/b" == layout.decode("a%2Fb")
