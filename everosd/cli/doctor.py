@@ -152,7 +152,10 @@ def _strategies(root: Path) -> Iterator[Finding]:
         tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        text = f"{path}: {error.strerror or error}"
+        yield Finding(level="warn", about="settings", text=text, hint=f"make {path} a file that you can read")
+    except ValueError as error:
         yield Finding(level="warn", about="settings", text=f"{path}: {error}", hint=f"correct {path} and save it")
 
 
