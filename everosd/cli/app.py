@@ -13,7 +13,7 @@ import msgspec
 import typer
 
 import everosd
-from everosd import config, errors
+from everosd import config, errors, types
 from everosd.cli import client, failure, node, progress, show
 from everosd.cli import root as root_folder
 from everosd.cli import serve as serve_command
@@ -170,7 +170,10 @@ def search(
     if as_json:
         _print_json(answer)
         return
-    print(show.hits(show.section(answer, "data")))
+    data = show.section(answer, "data")
+    print(show.hits(data))
+    if not any(show.rows(data, name) for name, *_ in show.SHOWN):
+        _say_who_is_missing(where, app, project, user, agent)
     for reason in cast("list[object]", answer.get("degraded") or []):
         print(f"\nnote: {reason}", file=sys.stderr)
 
@@ -308,6 +311,15 @@ def _ask_whose(root: Path, app: str, project: str) -> NoReturn:
         f"whose memory? There {'is' if len(users) == 1 else 'are'} {show.count(len(users), 'user')} in {scope}",
         f"add {', or '.join(options)}",
     )
+
+
+def _say_who_is_missing(root: Path, app: str, project: str, user: str | None, agent: str | None) -> None:
+    """Say that nothing was found because there is nobody of that name: it may be misspelt."""
+    kind: types.OwnerType = "user" if agent is None else "agent"
+    named = user if agent is None else agent
+    if named is not None and not root_folder.has_owner(root, app, project, kind, named):
+        known = _names(root_folder.owners(root, app, project, kind)) or "nobody"
+        print(f"\nnote: no {kind} {named} in app {app}, project {project}; there is {known}", file=sys.stderr)
 
 
 def _names(ids: list[str]) -> str:

@@ -70,6 +70,16 @@ def owners(root: Path, app: str, project: str, kind: types.OwnerType) -> list[st
         return []
 
 
+def has_owner(root: Path, app: str, project: str, kind: types.OwnerType, id_: str) -> bool:
+    """Tell whether a user or agent has a folder in a scope."""
+    from everosd.log import layout
+
+    if types.nfc(id_) in map(types.nfc, owners(root, app, project, kind)):
+        return True
+    owner = types.Owner(app=app, project=project, type=kind, id=types.nfc(id_))
+    return any((root / layout.Layout(root, folds).owner_folder(owner)).is_dir() for folds in (False, True))
+
+
 def _write_new(path: Path, text: str) -> bool:
     """Write a file of mode 0600 unless there is one; tell whether it was written."""
     try:

@@ -96,6 +96,8 @@ def test_search_says_what_to_type_instead(sample: Path) -> None:
     assert "has no memory in app work" in everosd(sample, "search", "--app", "work", "dogs", code=2).stderr
     assert "give some words" in everosd(sample, "search", "--user", "lena", " ", code=2).stderr
     assert "exclude each other" in everosd(sample, "search", "--user", "lena", "--agent", "helper", "x", code=2).stderr
+    assert "no user lna in app default" in everosd(sample, "search", "--user", "lna", "dogs").stderr
+    assert "" == everosd(sample, "search", "--user", "lena", "zeppelin").stderr
     done = everosd(sample, "adopt", "nothing/here.md", code=2)
     assert "no memory is read at nothing/here.md\n" in done.stderr
     assert "everosd: --root" in conftest.run("status", "--root", "").stderr

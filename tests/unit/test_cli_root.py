@@ -51,6 +51,9 @@ def test_owners_are_those_who_have_a_folder(tmp_path: Path) -> None:
     assert ["Jürgen", "mara"] == root.owners(tmp_path, "default", "default", "user")
     assert ["helper"] == root.owners(tmp_path, "default", "default", "agent")
     assert [] == root.owners(tmp_path, "work", "default", "user")
+    assert [True, False] == [
+        root.has_owner(tmp_path, "default", "default", "user", name) for name in ("mara", "helper")
+    ]
 
 
 def test_init_on_a_file_names_it(tmp_path: Path) -> None:
