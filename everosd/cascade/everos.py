@@ -12,6 +12,8 @@ import msgspec
 
 from everosd import errors, types
 from everosd.log import entry as entries
+from everosd.log import layout
+from everosd.store import db
 
 DATABASE = Path("sqlite", "system.db")
 THEIR_TABLES = frozenset({"md_change_state", "unprocessed_buffer", "memcell", "memorize_inbox", "cluster_member"})
@@ -20,6 +22,10 @@ TAKEN_INBOX_STATUSES = frozenset({"success", "succeeded", "done", "completed", "
 """What a queued request is called once its messages are in the buffer; those of any other status still wait."""
 SECONDS_BELOW = 100_000_000_000
 """Message times below this are seconds (10 digits), above it milliseconds."""
+
+
+_UNUSABLE = (KeyError, ValueError, TypeError, OverflowError, msgspec.MsgspecError, errors.RequestError)
+"""What a row raises that cannot be taken over: it is named and stays in the database."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +60,7 @@ def is_everos(folder: Path) -> bool:
     try:
         with contextlib.closing(_open(path)) as connection:
             names = {str(name) for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    except sqlite3.DatabaseError as error:
+    except db.FAILURES as error:
         if _is_locked(error):
             raise _in_use(path, error) from error
         return False
@@ -73,7 +79,7 @@ def read(folder: Path) -> Found:
     rows: list[Row] = []
     try:
         connection = _open(path)
-    except sqlite3.DatabaseError as error:
+    except db.FAILURES as error:
         raise _in_use(path, error) from error
     with contextlib.closing(connection):
         done = _extracted_ids(connection, skipped)
@@ -86,7 +92,7 @@ def read(folder: Path) -> Found:
             for number, record in enumerate(_records(connection, table, skipped)):
                 try:
                     rows += to_rows(record, number)
-                except (KeyError, ValueError, TypeError, msgspec.MsgspecError, OverflowError) as error:
+                except _UNUSABLE as error:
                     skipped.append(f"{table} row {number + 1}: {type(error).__name__}: {error}")
     first: dict[tuple[types.Owner, str, str], Row] = {}
     for row in rows:
@@ -115,11 +121,11 @@ def _open(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _is_locked(error: sqlite3.Error) -> bool:
+def _is_locked(error: Exception) -> bool:
     return "locked" in str(error) or "busy" in str(error)
 
 
-def _in_use(path: Path, error: sqlite3.Error) -> errors.StoreError:
+def _in_use(path: Path, error: Exception) -> errors.StoreError:
     """Say why `path` cannot be taken over now."""
     if not _is_locked(error):
         return errors.StoreError(f"{path}: cannot be read ({error})")
@@ -132,7 +138,7 @@ def _records(connection: sqlite3.Connection, table: str, skipped: list[str]) -> 
     """Yield the rows of `table` as far as they can be read; a table that is missing has none."""
     try:
         yield from connection.execute(f"SELECT * FROM {table} ORDER BY rowid")  # noqa: S608 - names of our own choosing
-    except sqlite3.DatabaseError as error:
+    except db.FAILURES as error:
         if "no such table" not in str(error):
             skipped.append(f"table {table}: {error}")
 
@@ -265,12 +271,13 @@ def _reports(connection: sqlite3.Connection, skipped: list[str]) -> Callable[[sq
 
 
 def _cluster_owners(connection: sqlite3.Connection, skipped: list[str]) -> dict[str, types.Owner]:
-    return {
-        str(record["cluster_id"]): _owner(
-            record, "agent" if record["owner_type"] == "agent" else "user", str(record["owner_id"])
-        )
-        for record in _records(connection, "cluster", skipped)
-    }
+    owners: dict[str, types.Owner] = {}
+    for record in _records(connection, "cluster", skipped):
+        owner_type: types.OwnerType = "agent" if record["owner_type"] == "agent" else "user"
+        # One whose owner cannot be has no members or reports either: those are named.
+        with contextlib.suppress(errors.RequestError):
+            owners[str(record["cluster_id"])] = _owner(record, owner_type, str(record["owner_id"]))
+    return owners
 
 
 def _cluster_row(owner: types.Owner, fields: dict[str, str], number: int) -> Row:
@@ -294,11 +301,17 @@ def cluster_key(fields: dict[str, str]) -> str:
 
 
 def _owner(record: sqlite3.Row, owner_type: types.OwnerType, owner_id: str) -> types.Owner:
+    """Return the owner of a row.
+
+    Raises:
+        RequestError: it has ids that no memory can have.
+    """
+    is_session = owner_type == "session"
     return types.Owner(
-        app=types.nfc(str(record["app_id"] or types.DEFAULT_APP)),
-        project=types.nfc(str(record["project_id"] or types.DEFAULT_PROJECT)),
+        app=layout.check_scope_id(str(record["app_id"] or types.DEFAULT_APP), "app_id"),
+        project=layout.check_scope_id(str(record["project_id"] or types.DEFAULT_PROJECT), "project_id"),
         type=owner_type,
-        id=types.nfc(owner_id),
+        id=layout.check_session_id(owner_id) if is_session else layout.check_scope_id(owner_id, f"{owner_type}_id"),
     )
 
 

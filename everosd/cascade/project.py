@@ -126,7 +126,7 @@ class Projection(Generic[I]):
         """Run `job` on the index's own thread, between two batches."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._executor, job)
-        except sqlite3.Error as error:
+        except db.FAILURES as error:
             raise db.store_error(self._database.path, error) from error
 
     def wake(self, lsn: int) -> None:

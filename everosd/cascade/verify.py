@@ -135,7 +135,7 @@ def _connect(path: pathlib.Path) -> sqlite3.Connection:
     try:
         live = sqlite3.connect(f"file:{read.uri(path)}?mode=ro", uri=True, isolation_level=None)
         live.execute("SELECT 1 FROM entries LIMIT 1")
-    except sqlite3.Error as error:
+    except db.FAILURES as error:
         raise db.store_error(path, error) from error
     return live
 

@@ -26,6 +26,9 @@ log = structlog.get_logger(__name__)
 _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_IOERR_SHORT_READ")
 """SQLite's names for: malformed, no database, shorter than it says."""
 
+FAILURES = (sqlite3.Error, UnicodeDecodeError)
+"""What a statement raises: SQLite's words over a damaged schema may hold bytes of anything, which Python cannot read."""
+
 KEPT_ASIDE = 2
 """Damaged ledgers that are kept for a look."""
 
@@ -113,7 +116,7 @@ class Database:
                 connection.execute("ROLLBACK")
                 raise
             connection.execute("COMMIT")
-        except sqlite3.Error as error:
+        except FAILURES as error:
             with contextlib.suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
             said = store_error(self.path, error)
@@ -175,13 +178,13 @@ def connect(path: pathlib.Path, settings: Settings) -> sqlite3.Connection:
         if not path.exists():
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
-    except (OSError, sqlite3.Error) as error:
+    except (OSError, *FAILURES) as error:
         raise store_error(path, error) from error
     try:
         for pragma in pragmas(settings):
             connection.execute(pragma)
         migrate.migrate(connection)
-    except sqlite3.Error as error:
+    except FAILURES as error:
         connection.close()
         raise store_error(path, error) from error
     except BaseException:
@@ -206,7 +209,8 @@ def pragmas(settings: Settings) -> tuple[str, ...]:
 def store_error(path: pathlib.Path, error: Exception) -> errors.StoreError:
     """Say in words what SQLite or the system said of `path`, and what to do about it; remember a damaged one."""
     text = str(error).lower()
-    if isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorname", "").startswith(_DAMAGE):
+    is_illegible = isinstance(error, UnicodeDecodeError) or "could not decode" in text
+    if is_illegible or getattr(error, "sqlite_errorname", "").startswith(_DAMAGE):
         damaged = DamagedStoreError(f"{path}: damaged ({error})")
         damaged.hint = "it is set aside and read again from the Markdown"
         with contextlib.suppress(OSError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import pathlib
-import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,7 +55,7 @@ class Reader:
     async def _all(self, sql: str, parameters: Sequence[object] = ()) -> list[aiosqlite.Row]:
         try:
             return list(await next(self._turn).execute_fetchall(sql, parameters))
-        except sqlite3.Error as error:
+        except db.FAILURES as error:
             raise db.store_error(self._path, error) from error
 
     async def rows(self, keys: Sequence[int]) -> list[row.EntryRow]:

@@ -60,3 +60,15 @@ def test_a_file_where_a_folder_belongs_is_named_with_what_to_do(tmp_path: pathli
         db.connect(tmp_path / ".index" / "sqlite" / "system.db", db.Settings())
     assert "move it away" in caught.value.hint
     assert "mine" == (tmp_path / ".index").read_text()
+
+
+async def test_X05_a_schema_that_holds_bytes_of_anything_is_damage(tmp_path: pathlib.Path) -> None:
+    """SQLite complains in bytes that are no UTF-8: the ledger is set aside like any other damaged one."""
+    path = tmp_path / "system.db"
+    await (await db.Database.open(path)).close()
+    data = path.read_bytes()
+    assert b"CREATE TABLE checkpoints" in data
+    path.write_bytes(data.replace(b"CREATE TABLE checkpoints", b"CREATE \xb3\xff\xb3\xffE checkpoints"))
+    again = await db.Database.open(path)
+    assert (tmp_path / "system.db.damaged-1").exists()
+    await again.close()

@@ -402,3 +402,30 @@ def _die_again_and_again(root: Path) -> int:
         n_rounds += 1
         n_half_done += 0 < len(list(root.rglob("messages-*.md"))) and (root / ".index").exists()
     return n_half_done
+
+
+async def test_Z01_rows_with_ids_that_no_memory_can_have_are_named_and_the_others_taken(
+    root: Path, everos: Everos
+) -> None:
+    """An app called `../../x` or an owner with a NUL stops neither the start nor any other row, and makes no folder."""
+    everos.message(1)
+    for number, app in enumerate(("../../x", "[1]", ".index", ""), start=2):
+        everos.message(number, app_id=app, message_id=f"m{number}")
+    everos.cluster("cl_1", "a\0b")
+    everos.member("cl_1", "ep_20260301_00000001")
+    report = await take_over(root)
+    assert (2, 0, 4) == (report.messages, report.members, len(report.skipped))  # an empty app is the default one
+    assert {"default_app", ".index.everos-1"} == {path.name for path in root.iterdir()} - {".tmp"}
+
+
+async def test_a_damaged_everos_database_gives_what_can_be_read(root: Path, everos: Everos) -> None:
+    """Bytes that are no UTF-8 in the names of one table cost that table, not the start."""
+    everos.message(1)
+    with contextlib.closing(everos.open()) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute(
+            "UPDATE sqlite_master SET sql = replace(sql, 'member_type', CAST(x'22b3ff22' AS TEXT)) WHERE name = 'cluster_member'"
+        )
+        connection.commit()
+    report = await take_over(root)
+    assert 1 == report.messages
