@@ -49,11 +49,6 @@ class Lock:
         self._descriptor = descriptor
         self._holder = holder
 
-    @property
-    def root(self) -> Path:
-        """The root that is locked."""
-        return self._root
-
     def announce(self, *, host: str, port: int) -> None:
         """Write down where the holder listens, for commands that look for it."""
         self._holder = msgspec.structs.replace(self._holder, host=host, port=port)

@@ -91,10 +91,12 @@ def test_root_that_is_a_file_is_refused(tmp_path: Path) -> None:
 def test_deleted_lock_file_is_put_back_and_held(tmp_path: Path) -> None:
     """Someone tidied up: the daemon goes on, and a second one is still refused."""
     with lock.acquire(tmp_path) as held:
+        held.announce(host="127.0.0.1", port=8123)
         (tmp_path / lock.FILE_NAME).unlink()
         assert held.is_intact()
-        with pytest.raises(errors.LockHeld):
+        with pytest.raises(errors.LockHeld) as refused:
             lock.acquire(tmp_path)
+        assert (os.getpid(), 8123) == (refused.value.pid, refused.value.port)
 
 
 def test_lock_file_of_another_daemon_is_noticed(tmp_path: Path) -> None:
@@ -114,3 +116,20 @@ def test_replaced_root_is_noticed(tmp_path: Path) -> None:
         assert held.is_intact()
         shutil.copytree(tmp_path / "moved", root)
         assert not held.is_intact()
+        shutil.rmtree(root)
+        root.mkdir()
+        assert not held.is_intact()
+        assert [] == list(root.iterdir())
+
+
+def test_a_lock_may_be_closed_twice(tmp_path: Path) -> None:
+    """The second time it is nobody's descriptor any more, or somebody else's."""
+    held = lock.acquire(tmp_path)
+    held.close()
+    with (tmp_path / "other").open("w") as other:
+        held.close()
+        other.write("still open")
+    with lock.acquire(tmp_path, started_at="2026-03-02T00:00:00Z"):
+        found = lock.holder(tmp_path)
+        assert found is not None
+        assert (os.getpid(), "2026-03-02T00:00:00Z") == (found.pid, found.started_at)
