@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -219,3 +220,54 @@ def test_quotes_in_values_are_text(store: memory_rows.MemoryStore) -> None:
     expected = {key for key, one in store.rows.by_key.items() if one.session_id == "x' OR '1'='1"}
     assert len(PARENTS) == len(expected)
     assert expected == in_ledger(store, clause) == in_index(store, clause)
+
+
+def _session(one: row.EntryRow) -> str:
+    return one.session_id or ""
+
+
+MEANINGS: list[tuple[dict[str, Any], Callable[[row.EntryRow], bool]]] = [
+    ({"session_id": "s_1", "parent_id": "mc_1"}, lambda one: _session(one) == "s_1" and one.parent_id == "mc_1"),
+    (
+        {"AND": [{"session_id": "s_1"}, {"parent_id": "mc_1"}]},
+        lambda one: (one.session_id, one.parent_id) == ("s_1", "mc_1"),
+    ),
+    (
+        {"OR": [{"session_id": "s_1"}, {"parent_id": "mc_1"}]},
+        lambda one: one.session_id == "s_1" or one.parent_id == "mc_1",
+    ),
+    ({"session_id": {"gt": "a/b", "lt": "s_2"}}, lambda one: "a/b" < _session(one) < "s_2"),
+    ({"session_id": {"gte": "s_1"}}, lambda one: _session(one) >= "s_1"),
+    ({"session_id": {"lte": "s_1"}}, lambda one: "" < _session(one) <= "s_1"),
+    ({"session_id": {"ne": "s_1"}}, lambda one: _session(one) not in ("", "s_1")),
+    ({"session_id": {"in": ["s_1", "s_2"]}}, lambda one: one.session_id in ("s_1", "s_2")),
+    ({"parent_id": {"ne": "mc_1"}}, lambda one: one.parent_id != "mc_1"),
+    ({"parent_id": ""}, lambda one: one.parent_id == ""),
+    ({"sender_id": "u_a"}, lambda one: "u_a" in one.sender_ids),
+    ({"sender_id": {"in": ["s_1", "x"]}}, lambda one: "s_1" in one.sender_ids),
+    ({"timestamp": MS}, lambda one: US <= one.timestamp_us < US + 1_000),
+    ({"timestamp": {"ne": MS}}, lambda one: not US <= one.timestamp_us < US + 1_000),
+    ({"timestamp": {"gt": MS}}, lambda one: one.timestamp_us >= US + 1_000),
+    ({"timestamp": {"lt": MS}}, lambda one: one.timestamp_us < US),
+]
+
+
+@pytest.mark.parametrize(("given", "holds"), MEANINGS, ids=lambda one: str(one) if isinstance(one, dict) else "")
+def test_a_filter_means_what_it_says(
+    store: memory_rows.MemoryStore, given: dict[str, Any], holds: Callable[[row.EntryRow], bool]
+) -> None:
+    """Each operator and both lists let through exactly the entries that they describe: some, and not all."""
+    expected = {key for key, one in store.rows.by_key.items() if holds(one)}
+    assert 0 < len(expected) < len(store.rows.by_key)
+    clause = filters.parse(given)
+    assert expected == in_ledger(store, clause) == in_index(store, clause)
+
+
+def test_sixteen_levels_are_not_too_deep() -> None:
+    """The bound itself is allowed, one more is not."""
+    deep: dict[str, Any] = {"session_id": "s"}
+    for _ in range(filters.MAX_DEPTH):
+        deep = {"AND": [deep]}
+    filters.parse(deep)
+    with pytest.raises(errors.RequestError, match="nest deeper"):
+        filters.parse({"AND": [deep]})
