@@ -236,7 +236,8 @@ class _Rewrite:
             else:
                 if not span.has_open:
                     self._edit(span.start, span.start, self._lines(render.open_marker(entry.id)))
-                if not span.has_close:
+                # A second closing marker of an id could be taken for the first one's, behind a fence left open.
+                if not span.has_close and not (span.has_open and entry.nth):
                     break_before = "" if self.text[span.end - 1] == "\n" else self.newline
                     self._edit(span.end, span.end, break_before + self._lines(render.close_marker(entry.id)))
 

@@ -379,3 +379,14 @@ def test_bad_names_are_a_mistake_of_the_program() -> None:
     ):
         with pytest.raises(ValueError, match=r"snake case|no title"):
             render.marked_text(broken)
+
+
+def test_a_second_entry_with_an_id_gets_no_closing_marker() -> None:
+    """Behind a fence that was left open it would close the first one, which would swallow the second."""
+    name = "ep_20260302_00000002"
+    data = f"<!-- entry:{name} -->\n```\n<!-- /entry:ep_20260302_00000001 -->\n<!-- entry:{name} -->\n```".encode()
+    place = layout.place(types.RelPath(EPISODES))
+    assert place is not None
+    before = parse.parse(types.RelPath(EPISODES), data, place)
+    after = parse.parse(types.RelPath(EPISODES), surgery.rewritten(before, stamp=STAMP), place)
+    assert [item.digest for item in before.entries] == [item.digest for item in after.entries]
