@@ -189,6 +189,17 @@ def test_deprecations_in_any_notation(value: str) -> None:
     assert before.entries[0].digest == after.entries[0].digest
 
 
+def test_a_file_without_a_frontmatter_gets_one_with_its_deprecations() -> None:
+    """A person's own file is deprecated from as well: its text stays, below a new head."""
+    before = read("## Tea\nShe drinks tea.\n")
+    (old,) = before.entries
+    written = surgery.rewritten(before, deprecated={old.id: NEW.id}, stamp=STAMP)
+    after = read(written)
+    assert {old.id: NEW.id} == after.deprecated
+    assert (old.id, STAMP) == (after.entries[0].id, after.stamp)
+    assert b"deprecated_entries" not in surgery.rewritten(before, stamp=STAMP)
+
+
 def test_the_count_is_never_below_a_number_given() -> None:
     """`entry_count` keeps what the highest number was, so that no number is given twice after a deletion."""
     gone = read(HEAD.replace("entry_count: 1", "entry_count: 6"))
