@@ -287,8 +287,8 @@ class _Run:
         """
         wanted_lsn = None
         while not self._stop.is_set():
-            now = node.cascade.status()
-            if now.phase == "ready":
+            if node.cascade.phase() == "ready":  # asked first: the whole status costs a walk through all that waits
+                now = node.cascade.status()
                 wanted_lsn = now.lsn if wanted_lsn is None else wanted_lsn
                 if all(one.lsn >= wanted_lsn and one.state == "ok" for one in now.projections.values()):
                     self._is_ready = True

@@ -33,7 +33,8 @@ class Dirty:
 
     def __len__(self) -> int:
         """Return how many paths are queued or in work."""
-        return len(self._urgent.keys() | self._backlog.keys()) + len(self._inflight)
+        n_urgent = sum(path not in self._backlog for path in self._urgent)
+        return n_urgent + len(self._backlog) + len(self._inflight)
 
     def mark(self, paths: Iterable[types.RelPath]) -> None:
         """Queue paths before any backlog."""

@@ -1,0 +1,44 @@
+"""The queue of paths: what counts as waiting."""
+
+from __future__ import annotations
+
+from everosd import types
+from everosd.cascade import dirty
+
+
+def paths(n: int) -> list[types.RelPath]:
+    """Return names of files."""
+    return [types.RelPath(f"{number}.md") for number in range(n)]
+
+
+def test_a_path_that_waits_twice_counts_once() -> None:
+    """A file of the backlog that is saved meanwhile is one path that waits; one in work still counts."""
+    queue = dirty.Dirty()
+    queue.add_backlog(paths(100))
+    queue.mark([*paths(1), types.RelPath("other.md")])
+    assert 101 == len(queue)
+    assert (*paths(1), "other.md") == queue.take({})
+    assert 101 == len(queue)
+    queue.done()
+    assert 99 == len(queue)
+
+
+class Counted(str):
+    """A path that counts how often any of its kind is looked up."""
+
+    __slots__ = ()
+    n_looks = 0
+
+    def __hash__(self) -> int:
+        """Count, and return what text returns."""
+        Counted.n_looks += 1
+        return super().__hash__()
+
+
+def test_asking_how_much_waits_does_not_walk_the_backlog() -> None:
+    """It is asked many times a second while the files of a first read wait: that must not be the work."""
+    queue = dirty.Dirty()
+    queue.add_backlog(types.RelPath(Counted(path)) for path in paths(1000))
+    before = Counted.n_looks
+    assert 1000 == len(queue)
+    assert Counted.n_looks - before < 10
