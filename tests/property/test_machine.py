@@ -253,9 +253,8 @@ class Machine(stateful.RuleBasedStateMachine):
 
 TestMachine = Machine.TestCase
 TestMachine.settings = hypothesis.settings(
-    max_examples=int(os.environ.get("EVEROSD_MACHINE_EXAMPLES", "12")),
+    max_examples=max(12, hypothesis.settings().max_examples // 50),
     stateful_step_count=14,
     deadline=None,
-    derandomize="CI" in os.environ,
     suppress_health_check=list(hypothesis.HealthCheck),
 )
