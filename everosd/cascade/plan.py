@@ -9,9 +9,12 @@ import msgspec
 from everosd import types
 from everosd.watch import scan
 
-PROOF_NS = 2_000_000_000
-"""A file read within this time after its last change may have changed again in the same clock tick (2 s is the coarsest
-tick still met, on FAT): its stat proves nothing, its bytes are compared once more."""
+PROOF_NS = 50_000_000
+"""A file read within this time after its last change may have changed again in the same clock tick: its stat proves
+nothing, its bytes are compared once more. Kernels stamp files every 1 to 10 ms."""
+
+COARSE_PROOF_NS = 2_000_000_000
+"""The same where a whole second as the time of the change suggests a file system that keeps no finer ones (FAT: 2 s)."""
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +44,7 @@ def is_current(known: Known, found: scan.DiskFile) -> bool:
     return (
         not known.is_stale
         and (known.inode, known.size, known.mtime_ns) == (found.inode, found.size, found.mtime_ns)
-        and known.read_at_ns - known.mtime_ns > PROOF_NS
+        and known.read_at_ns - known.mtime_ns > (PROOF_NS if known.mtime_ns % 1_000_000_000 else COARSE_PROOF_NS)
     )
 
 

@@ -44,3 +44,11 @@ def test_W18_below_an_unreadable_folder_nothing_vanishes() -> None:
     for folder in ("", "app", "app/project/users/mara"):
         assert () == planned(KNOWN, unreadable=((folder, "permission denied"),)).vanished
     assert (PATH,) == planned(KNOWN, unreadable=(("app/project/users/ma", "permission denied"),)).vanished
+
+
+def test_whole_seconds_prove_less() -> None:
+    """A file system that stamps whole seconds may have taken a second save in the same one."""
+    fine = msgspec.structs.replace(KNOWN, mtime_ns=5_000_000_001, read_at_ns=5_100_000_000)
+    coarse = msgspec.structs.replace(KNOWN, mtime_ns=5_000_000_000, read_at_ns=5_100_000_000)
+    seen = [msgspec.structs.replace(SEEN, mtime_ns=known.mtime_ns) for known in (fine, coarse)]
+    assert ((), (PATH,)) == (planned(fine, seen[0]).stale, planned(coarse, seen[1]).stale)
