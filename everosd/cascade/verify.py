@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 ATTEMPTS = 3
 """A root that people edit meanwhile is compared this often before its differences are believed."""
 
+FAILING_S = 10.0
+"""An index that fails is tried again by itself; one that has failed for this long needs a person."""
+
 SETTLE_S = 600.0
 """How long what is noticed may take to be searchable before nothing can be compared."""
 
@@ -96,8 +99,14 @@ async def verify(cascade: apply.Cascade, progress: rebuild.Progress = rebuild.si
 
 
 async def _settled(cascade: apply.Cascade) -> None:
+    """Wait while there is progress, and not for an index that only fails."""
     try:
-        await cascade.settled(SETTLE_S)
+        async with asyncio.timeout(SETTLE_S):
+            while not cascade.is_settled():  # five parts decide, none of them alone
+                for name, state in cascade.status().projections.items():
+                    if state.state == "failing" and state.age_s > FAILING_S:
+                        raise errors.IndexUnavailable(name, state.error)
+                await asyncio.sleep(rebuild.POLL_S)
     except TimeoutError:
         behind = ", ".join(item.name for item in cascade.projections if item.is_behind()) or "ledger"
         reason = f"not everything on disk was searchable after {SETTLE_S:.0f} s (`everosd status` has more)"

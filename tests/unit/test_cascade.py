@@ -542,3 +542,18 @@ async def test_verify_says_when_there_is_nothing_to_compare_yet(root: Path, monk
         node.text.wake(node.cascade.status().lsn + 1)
         with pytest.raises(errors.IndexUnavailable, match="not everything on disk was searchable"):
             await verify.verify(node.cascade)
+
+
+async def test_verify_does_not_wait_for_an_index_that_only_fails(powerless: Path) -> None:
+    """While its folder refuses to be written, verify soon says which index fails and why."""
+    root = powerless
+    file(root).write_text(entry(1, "walnut"))
+    async with opened(root) as node:
+        folders = [Path(folder) for folder, _, _ in os.walk(root / ".index" / "text")]
+        for folder in folders:
+            folder.chmod(0o500)
+        file(root).write_text(entry(1, "cherry"))
+        with pytest.raises(errors.IndexUnavailable, match="ermission"):
+            await verify.verify(node.cascade)
+        for folder in folders:
+            folder.chmod(0o700)
