@@ -30,7 +30,7 @@ FAILURES = (sqlite3.Error, UnicodeDecodeError)
 """What a statement raises: SQLite's words over a damaged schema may hold bytes of anything, which Python cannot read."""
 
 KEPT_ASIDE = 2
-"""Damaged ledgers that are kept for a look."""
+"""Newest damaged ledgers that are kept for a look, beside the first one."""
 
 MMAP_BYTES = 0
 """Memory-mapped reads are off: a vanished mount would kill the process with SIGBUS instead of raising an error."""
@@ -236,7 +236,7 @@ def store_error(path: pathlib.Path, error: Exception) -> errors.StoreError:
 
 
 def set_aside(path: pathlib.Path) -> pathlib.Path:
-    """Rename a damaged ledger with its WAL out of the way and return where it went; two are kept. Blocking."""
+    """Rename a damaged ledger with its WAL out of the way and return where it went; the first and the newest are kept. Blocking."""
     names = [each.name.rpartition("-")[2] for each in path.parent.glob(f"{path.name}.damaged-*")]
     numbers = sorted(int(name) for name in names if name.isdigit())
     target = path.with_name(f"{path.name}.damaged-{numbers[-1] + 1 if numbers else 1}")
@@ -246,7 +246,8 @@ def set_aside(path: pathlib.Path) -> pathlib.Path:
             side.rename(_side(target, suffix))
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         _suspect(path).unlink()
-    for number in numbers[: max(0, len(numbers) + 1 - KEPT_ASIDE)]:
+    # The first one stays for good: it may be a database of EverOS that was too damaged to be known as one.
+    for number in numbers[1 : max(1, len(numbers) + 1 - KEPT_ASIDE)]:
         for suffix in ("-wal", "-shm", ""):
             _side(path.with_name(f"{path.name}.damaged-{number}"), suffix).unlink(missing_ok=True)
     return target
