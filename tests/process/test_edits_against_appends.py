@@ -151,14 +151,21 @@ async def test_C02_no_edit_and_no_entry_is_lost_in_10000_concurrent_appends(
     await pen.close()
     # While somebody saves faster than the file can be replaced, new entries go to further parts of the day.
     found: list[str] = []
+    texts: set[tuple[str, str]] = set()
     notes: list[str] = []
     for part in sorted(path.parent.glob("*.md")):
         parsed = parse.parse(unit.PATH, part.read_bytes(), place)
-        found += [each.id for each in parsed.entries]
+        ids_here = [each.id for each in parsed.entries]
+        assert len(ids_here) == len(set(ids_here))
+        found += ids_here
+        texts |= {(each.id, each.raw) for each in parsed.entries}
         notes += re.findall(r"by hand: (note-\d+)", parsed.text)
     print(f"{len(ids)} appends and {len(person.notes)} edits in {took_s:.1f} s, {len(journal.is_landed)} replacements")  # noqa: T201
     assert len(ids) == len(set(ids)) == CALLERS * APPENDS_EACH + 1
     assert set(ids) - set(found) == set()
     assert set(person.notes) - set(notes) == set()
-    assert len(found) == len(set(found))
+    # An editor that loads the file in the microseconds before a person's save is put back saves entries that then go to
+    # a further part: the same in both, letter by letter, so that the ledger counts them once and names the place.
+    assert len(texts) == len(set(found))
+    assert pace == "frantic" or len(found) == len(set(found))
     assert took_s < 60
