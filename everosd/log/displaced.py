@@ -194,6 +194,31 @@ def displace(path: Path, now_at: Path, tmp_dir: Path, held: bytes) -> Displaced:
     )
 
 
+def keep_save(path: Path, data: bytes, tmp_dir: Path, base: bytes) -> Displaced | None:
+    """Keep a person's save that a newer one took the place of, to be merged into what is there now.
+
+    The newer one need not have been made on it: while names were exchanged, an editor could load what stood there for
+    that moment.
+
+    Args:
+        path: The name it had.
+        data: The save.
+        tmp_dir: Where to keep it.
+        base: What it was made on.
+
+    Returns:
+        None where it cannot be written; then the newer save is all there is.
+    """
+    kept = tmp_dir / f"{secrets.token_hex(8)}.{file.digest(base)[:8].hex()}.displaced"
+    try:
+        tmp_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        kept.write_bytes(data)
+        origin_of(kept).write_bytes(os.fsencode(os.path.relpath(path, tmp_dir.parent)))
+    except OSError:
+        return None
+    return Displaced(path=path, now_at=kept, digest=file.digest(base), size=len(base), is_closed=False, base=base)
+
+
 def origin_of(displaced: Path) -> Path:
     """Return where the name that a displaced file had is written down."""
     return displaced.with_suffix(".origin")

@@ -206,13 +206,16 @@ def _exchange(
     placed: bytes | None = new
     wanted: bytes | None = expected
     is_replaced = True
+    saves: list[bytes] = []
     for turn in range(_MAX_EXCHANGES):
         try:
             if not swap.exchange(temporary, path):
                 return None if turn == 0 else False
         except FileNotFoundError:
             # The file is gone: deleted, or an editor is about to write it anew.
-            return _restore(path, temporary, tmp_dir, placed, lost, is_first=turn == 0)
+            is_back = _restore(path, temporary, tmp_dir, placed, lost, is_first=turn == 0)
+            _keep_superseded(path, saves, placed if is_back else None, expected, tmp_dir, lost)
+            return False
         step("exchanged" if turn == 0 else "put_back")
         came_out = _peek(temporary)
         if came_out == wanted:
@@ -221,8 +224,25 @@ def _exchange(
         # else comes out than what was put there last, it is a still newer save.
         is_replaced = False
         wanted, placed = placed, came_out
+        saves += [came_out] if came_out is not None else []
     lost.append(displaced.displace(path, temporary, tmp_dir, wanted or b""))
+    _keep_superseded(path, saves, placed, expected, tmp_dir, lost)
     return is_replaced
+
+
+def _keep_superseded(
+    path: Path,
+    saves: list[bytes],
+    standing: bytes | None,
+    base: bytes,
+    tmp_dir: Path,
+    lost: list[displaced.Displaced],
+) -> None:
+    """Have every save but the one that stands now merged: the next one may have been made without it."""
+    for save in saves:
+        if save != standing:
+            kept = displaced.keep_save(path, save, tmp_dir, base)
+            lost += [kept] if kept is not None else []
 
 
 def _peek(path: Path) -> bytes | None:
@@ -242,11 +262,14 @@ def _peek(path: Path) -> bytes | None:
 def _restore(
     path: Path, temporary: Path, tmp_dir: Path, placed: bytes | None, lost: list[displaced.Displaced], *, is_first: bool
 ) -> bool:
+    """Put what came out back under a name that has gone; tell whether it stands there."""
     if is_first:
         temporary.unlink(missing_ok=True)
-    elif not swap.move_new(temporary, path):
-        # The newest save has its name already; this one was saved before it.
-        lost.append(displaced.displace(path, temporary, tmp_dir, placed or b""))
+        return False
+    if swap.move_new(temporary, path):
+        return True
+    # The newest save has its name already; this one was saved before it.
+    lost.append(displaced.displace(path, temporary, tmp_dir, placed or b""))
     return False
 
 

@@ -151,6 +151,26 @@ def test_C02_two_saves_around_the_exchange_leave_the_newer(day: Path) -> None:
     assert temporary_files(day.parent) == []
 
 
+def test_C02_a_save_made_on_what_stood_there_for_a_moment_does_not_cost_the_one_before(day: Path) -> None:
+    """An editor loads our text in the middle of an exchange and saves on it: the save that was taken out is merged."""
+    seen: list[str] = []
+
+    def step(name: str) -> None:
+        seen.append(name)
+        if name == "ready":
+            by_rename(day, SAVED)
+        if seen == ["opened", "written", "ready", "exchanged"]:
+            by_rename(day, day.read_bytes() + b"made on ours\n")
+
+    outcome = put(day, step=step)
+    assert isinstance(outcome, exchange.Changed)
+    assert day.read_bytes() == NEW + b"made on ours\n"
+    watch = displaced.Watch(time.monotonic)
+    for each in outcome.displaced:
+        watch.add(each)
+    assert [(SAVED, OLD)] == [(save.data, save.base) for save in watch.late_saves(is_final=True)]
+
+
 def test_C02_file_deleted_while_a_save_is_put_back_keeps_the_save(day: Path) -> None:
     """A save came out of the exchange and its name was deleted then: the save gets the name back."""
     seen: list[str] = []
