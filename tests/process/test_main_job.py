@@ -30,6 +30,8 @@ def status(daemon: conftest.Daemon) -> dict[str, Any]:
 
 def settled(daemon: conftest.Daemon, n_entries: int | None = None) -> dict[str, Any]:
     """Wait until everything on disk is searchable (and is `n_entries`), and return the status."""
+    if n_entries is None:  # what was written a moment ago may not be noticed yet, and nothing tells how much it is
+        daemon.http.post("/api/v1/admin/reconcile", timeout=SETTLE_TIMEOUT_S).raise_for_status()
 
     def look() -> dict[str, Any] | None:
         now = status(daemon)
