@@ -109,6 +109,29 @@ class IndexUnavailable(EverosdError):
         self.hint = "free space or mend the permissions of .index/; it is taken up again by itself"
 
 
+class LLMError(EverosdError):
+    """A model did not give what was asked of it; what was asked is kept and asked again."""
+
+
+class LLMUnavailable(LLMError):
+    """The provider cannot be reached, is overloaded, refuses the key, or hangs: the same request may succeed later."""
+
+    def __init__(self, provider: str, reason: str, *, retry_after_s: float | None = None, hint: str = "") -> None:
+        """Name the provider, what went wrong, and when it said that it may be asked again."""
+        super().__init__(f"{provider}: {reason}")
+        self.provider, self.reason, self.retry_after_s = provider, reason, retry_after_s
+        self.hint = hint or "it is asked again by itself; `everosd doctor` tries it now"
+
+
+class LLMRejected(LLMError):
+    """The provider refuses this very request, or its answer is unusable: another request may succeed."""
+
+    def __init__(self, provider: str, reason: str) -> None:
+        """Name the provider and what is wrong."""
+        super().__init__(f"{provider}: {reason}")
+        self.provider, self.reason = provider, reason
+
+
 class RequestError(EverosdError):
     """A request cannot be answered as asked: the caller must change it."""
 

@@ -45,6 +45,21 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True, order=True):
     """User, agent or session id, NFC, as programs write it (never a path segment)."""
 
 
+class Space(msgspec.Struct, frozen=True, kw_only=True):
+    """Which vectors can be compared with each other: those of one model, one width, one calibration."""
+
+    model: str
+    """As the provider calls it."""
+    dim: int
+    """Numbers per vector."""
+    calibration: str = ""
+    """Name of what was done to the model's own vectors; empty: nothing."""
+
+    def __str__(self) -> str:
+        """Return what people are shown."""
+        return f"{self.model} ({self.dim} wide)"
+
+
 class PublicId(msgspec.Struct, frozen=True, kw_only=True):
     """An id as the API shows it, taken apart."""
 

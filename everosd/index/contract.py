@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import json
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
@@ -37,6 +40,39 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     """For typed memories: `working`, `episodic`, `semantic`, `procedural`, `identity`."""
     memory_path: str = ""
     """For typed memories: their path, e.g. `projects/atlas`."""
+
+
+class Hit(msgspec.Struct, frozen=True, kw_only=True):
+    """One document found."""
+
+    key: types.EntryKey
+    score: float
+    """In [0, 1] and comparable between queries. Text: what BM25 gives of what it could give for this query at most (each
+    term there, endlessly often), bent upward: one of several words is weak, each of them once is about 0.6. Vectors: the
+    cosine of the document's nearest piece, negative ones as 0."""
+    own_link: int
+    """Stands for owner and entry id; what a part of this entry has as its `parent_link`."""
+    parent_link: int
+    """Stands for owner and parent id."""
+
+
+def link(owner: types.Owner, entry_id: str) -> int:
+    """Return the number that stands for an entry of an owner: 62 bits of a hash; 0 for no entry."""
+    if not entry_id:
+        return 0
+    digest = hashlib.blake2b(scope(owner).encode() + b"\0" + entry_id.encode(), digest_size=8).digest()
+    return (int.from_bytes(digest) >> 2) or 1
+
+
+@functools.lru_cache(maxsize=1024)  # the documents of one file, and those of one search, have one owner
+def scope(owner: types.Owner) -> str:
+    """Return an owner as one term."""
+    return json.dumps([owner.app, owner.project, owner.type, owner.id], ensure_ascii=False)
+
+
+def text_digest(document: Document) -> bytes:
+    """Return 16 bytes that change with the document's text and with nothing else."""
+    return hashlib.blake2b(f"{document.title}\0{document.body}".encode(), digest_size=16).digest()
 
 
 class Index(Protocol):

@@ -10,14 +10,12 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-import json
 import math
 import operator
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 import tantivy
 
 from everosd import types
@@ -41,27 +39,6 @@ CURVE = 1.0
 
 _K1 = 1.2  # of Tantivy's BM25 (tantivy 0.27, bm25.rs); b is 0.75 there
 _EVERY = "."  # the one value of a field that all documents have: its frequency counts them, merged away or not
-
-
-class Hit(msgspec.Struct, frozen=True, kw_only=True):
-    """One document found."""
-
-    key: types.EntryKey
-    score: float
-    """In [0, 1], comparable between queries and shelves: what BM25 gives of what it could give for this query at most
-    (each term there, endlessly often), bent upward. One of several words is weak, each of them once is about 0.6."""
-    own_link: int
-    """Stands for owner and entry id; what a part of this entry has as its `parent_link`."""
-    parent_link: int
-    """Stands for owner and parent id."""
-
-
-def link(owner: types.Owner, entry_id: str) -> int:
-    """Return the number that stands for an entry of an owner: 62 bits of a hash; 0 for no entry."""
-    if not entry_id:
-        return 0
-    digest = hashlib.blake2b(_scope(owner).encode() + b"\0" + entry_id.encode(), digest_size=8).digest()
-    return (int.from_bytes(digest) >> 2) or 1
 
 
 class _View(NamedTuple):
@@ -157,13 +134,13 @@ class Shelf:
                 found |= {int(value) for value in values if value is not None} - set(masked)
         return found
 
-    def search(self, terms: Sequence[token.Term], bounds: where.Where, k: int) -> list[Hit]:
+    def search(self, terms: Sequence[token.Term], bounds: where.Where, k: int) -> list[contract.Hit]:
         """Return the `k` best documents within the bounds that have one of the terms, best first."""
         view = self._view
         weighed, reach = _weigh(view, terms, bounds.owner)
         if not weighed or k <= 0:
             return []
-        found: list[Hit] = []
+        found: list[contract.Hit] = []
         for searcher, masked in view.parts():
             scored = self._scored(searcher, weighed)
             if scored:
@@ -172,13 +149,13 @@ class Shelf:
                 found += _hits(searcher, query, k, reach)
         return found
 
-    def linked(self, terms: Sequence[token.Term], bounds: where.Where, links: Sequence[int]) -> list[Hit]:
+    def linked(self, terms: Sequence[token.Term], bounds: where.Where, links: Sequence[int]) -> list[contract.Hit]:
         """Return the documents with these own links within the bounds, whether they have one of the terms or not."""
         view = self._view
         if not links:
             return []
         weighed, reach = _weigh(view, terms, bounds.owner)
-        found: list[Hit] = []
+        found: list[contract.Hit] = []
         for searcher, masked in view.parts():
             if searcher.num_docs:
                 wanted = _unscored(tantivy.Query.term_set_query(self._schema, "own_link", links))
@@ -223,7 +200,7 @@ class Shelf:
     def _conditions(
         self, searcher: tantivy.Searcher, bounds: where.Where, masked: Sequence[int]
     ) -> list[tuple[tantivy.Occur, tantivy.Query]]:
-        scope = self._term("scope", _scope(bounds.owner))
+        scope = self._term("scope", contract.scope(bounds.owner))
         must = [scope, self._any_of("kind", bounds.kinds), self._status(bounds.statuses, bounds.now_us)]
         if bounds.clause != where.All():
             must.append(self._clause(searcher, bounds.clause, scope))
@@ -289,7 +266,7 @@ def _weigh(view: _View, terms: Sequence[token.Term], owner: types.Owner) -> tupl
         that had every term endlessly often.
     """
     searchers = [searcher for searcher, _ in view.parts()]
-    n_own = sum(searcher.doc_freq("scope", _scope(owner)) for searcher in searchers)
+    n_own = sum(searcher.doc_freq("scope", contract.scope(owner)) for searcher in searchers)
     if not n_own:
         return [], 1.0
     lead = _lead(owner)
@@ -322,13 +299,13 @@ def _schema() -> tantivy.Schema:
 def _document(source: contract.Document) -> tantivy.Document:
     document = tantivy.Document()
     document.add_integer("key", source.key)
-    document.add_integer("own_link", link(source.owner, source.entry_id))
-    document.add_integer("parent_link", link(source.owner, source.parent_id))
+    document.add_integer("own_link", contract.link(source.owner, source.entry_id))
+    document.add_integer("parent_link", contract.link(source.owner, source.parent_id))
     document.add_integer("timestamp", source.timestamp_us)
     if source.expires_us is not None:
         document.add_integer("expires", source.expires_us)
     document.add_text("every", _EVERY)
-    document.add_text("scope", _scope(source.owner))
+    document.add_text("scope", contract.scope(source.owner))
     document.add_text("kind", source.kind)
     document.add_text("status", source.status)
     document.add_text("session_id", source.session_id)
@@ -342,15 +319,10 @@ def _document(source: contract.Document) -> tantivy.Document:
     return document
 
 
-@functools.lru_cache(maxsize=1024)  # the documents of one file, and those of one search, have one owner
-def _scope(owner: types.Owner) -> str:
-    return json.dumps([owner.app, owner.project, owner.type, owner.id], ensure_ascii=False)
-
-
 @functools.lru_cache(maxsize=1024)
 def _lead(owner: types.Owner) -> str:
     """Return what stands before each term of an owner: 64 bits of a hash, so short that it costs little in a dictionary."""
-    digest = hashlib.blake2b(_scope(owner).encode(), digest_size=8).digest()
+    digest = hashlib.blake2b(contract.scope(owner).encode(), digest_size=8).digest()
     return base64.urlsafe_b64encode(digest).decode().rstrip("=") + ":"
 
 
@@ -367,12 +339,14 @@ def _unscored(query: tantivy.Query) -> tantivy.Query:
     return tantivy.Query.const_score_query(query, 0.0)
 
 
-def _hits(searcher: tantivy.Searcher, query: tantivy.Query, k: int, reach: float) -> list[Hit]:
+def _hits(searcher: tantivy.Searcher, query: tantivy.Query, k: int, reach: float) -> list[contract.Hit]:
     found = searcher.search(query, k, count=False).hits
     addresses = [address for _, address in found]
     columns = [searcher.fast_field_values(field, addresses) for field in ("key", "own_link", "parent_link")]
     return [
-        Hit(key=types.EntryKey(int(key)), score=_absolute(raw / reach), own_link=int(own), parent_link=int(parent))
+        contract.Hit(
+            key=types.EntryKey(int(key)), score=_absolute(raw / reach), own_link=int(own), parent_link=int(parent)
+        )
         for (raw, _), key, own, parent in zip(found, *columns, strict=True)
         if key is not None and own is not None and parent is not None
     ]

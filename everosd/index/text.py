@@ -76,14 +76,14 @@ class TextIndex:
             self._long.commit()
             self._short.commit()
 
-    def search(self, terms: Sequence[token.Term], bounds: where.Where, k: int) -> list[shelf.Hit]:
+    def search(self, terms: Sequence[token.Term], bounds: where.Where, k: int) -> list[contract.Hit]:
         """Return the `k` best documents within the bounds, best first; equal scores by key, the newest first."""
         with intact.translated():
             hits = [hit for one in self._shelves(bounds.kinds) for hit in one.search(terms, bounds, k)]
         hits.sort(key=lambda hit: (-hit.score, -hit.key))
         return hits[:k]
 
-    def score(self, terms: Sequence[token.Term], bounds: where.Where, links: Iterable[int]) -> list[shelf.Hit]:
+    def score(self, terms: Sequence[token.Term], bounds: where.Where, links: Iterable[int]) -> list[contract.Hit]:
         """Return the entries that these links stand for, within the bounds; one without any of the terms scores 0."""
         wanted = [number for number in links if number]
         with intact.translated():

@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from everosd import clock, errors, types
-from everosd.index import shelf, text, token, where
+from everosd.index import contract, text, token, where
 from everosd.search import rank
 from everosd.store import row as store_row
 
@@ -184,7 +184,7 @@ class _Found(msgspec.Struct, frozen=True, kw_only=True):
     """Keys with scores, before the ledger is asked."""
 
     ranked: list[rank.Ranked]
-    facts: dict[int, list[shelf.Hit]]
+    facts: dict[int, list[contract.Hit]]
     """Facts to nest, by the link of their Episode."""
 
 
@@ -203,7 +203,7 @@ def _look(index: text.TextIndex, query: Query, now_us: int) -> _Found:
     with_facts = tuple(kind for kind in kinds if kind in EPISODE_KINDS)
     alone = tuple(kind for kind in kinds if kind not in EPISODE_KINDS)
     ranked: list[rank.Ranked] = []
-    facts: list[shelf.Hit] = []
+    facts: list[contract.Hit] = []
     if with_facts:
         own = bounds(with_facts, query.filter)
         n_facts = min(_MAX_FACTS, max(_MIN_FACTS, _FACTS_PER_HIT * top_k))
@@ -220,9 +220,9 @@ def _look(index: text.TextIndex, query: Query, now_us: int) -> _Found:
     return _Found(ranked=ranked, facts=_nested(facts, ranked[:top_k]) if query.method == "hybrid" else {})
 
 
-def _nested(facts: list[shelf.Hit], ranked: list[rank.Ranked]) -> dict[int, list[shelf.Hit]]:
+def _nested(facts: list[contract.Hit], ranked: list[rank.Ranked]) -> dict[int, list[contract.Hit]]:
     wanted = {one.link for one in ranked}
-    nested: dict[int, list[shelf.Hit]] = {}
+    nested: dict[int, list[contract.Hit]] = {}
     for fact in facts:
         if fact.parent_link in wanted and len(nested.setdefault(fact.parent_link, [])) < _FACTS_SHOWN:
             nested[fact.parent_link].append(fact)

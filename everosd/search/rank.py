@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from everosd import types
-from everosd.index import shelf
+from everosd.index import contract
 
 LIFT = 0.3
 """How far an Episode's best fact lifts it towards 1: on LoCoMo's sessions 0.3 found the most in the first place, and
@@ -21,10 +21,10 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
     score: float
     """In [0, 1]; sorts the answer."""
     link: int
-    """Stands for owner and entry id, as `shelf.link` makes it."""
+    """Stands for owner and entry id, as `contract.link` makes it."""
 
 
-def parents(facts: Iterable[shelf.Hit]) -> dict[int, float]:
+def parents(facts: Iterable[contract.Hit]) -> dict[int, float]:
     """Return the best score among the facts of each entry, by the entry's link."""
     best: dict[int, float] = {}
     for fact in facts:
@@ -33,7 +33,7 @@ def parents(facts: Iterable[shelf.Hit]) -> dict[int, float]:
     return best
 
 
-def lifted(own: Iterable[shelf.Hit], best_facts: Mapping[int, float]) -> list[Ranked]:
+def lifted(own: Iterable[contract.Hit], best_facts: Mapping[int, float]) -> list[Ranked]:
     """Rank entries by their own score, raised by that of their best fact.
 
     `own + (1 - own) * LIFT * fact`: never lower than the entry's own, never above 1, and an entry without facts keeps
@@ -49,7 +49,7 @@ def lifted(own: Iterable[shelf.Hit], best_facts: Mapping[int, float]) -> list[Ra
     )
 
 
-def plain(hits: Iterable[shelf.Hit]) -> list[Ranked]:
+def plain(hits: Iterable[contract.Hit]) -> list[Ranked]:
     """Rank entries by their own score alone."""
     return ordered(Ranked(key=hit.key, link=hit.own_link, score=hit.score) for hit in hits)
 

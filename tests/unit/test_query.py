@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from everosd import clock, types
-from everosd.index import shelf, where
+from everosd.index import contract, where
 from everosd.search import query, rank
 from everosd.store import row
 from tests import memory_rows
@@ -246,7 +246,7 @@ async def test_methods_that_need_vectors_say_that_they_were_answered_without(
 
 def test_lifting_stays_within_bounds_and_never_lowers() -> None:
     """An Episode's score lies between its own and 1, and is its own where no fact matched."""
-    hits = [shelf.Hit(key=types.EntryKey(n), score=n / 10, own_link=n, parent_link=0) for n in range(11)]
+    hits = [contract.Hit(key=types.EntryKey(n), score=n / 10, own_link=n, parent_link=0) for n in range(11)]
     ranked = rank.lifted(hits, dict.fromkeys(range(0, 11, 2), 1.0))
     assert all(one.key / 10 <= one.score <= 1 for one in ranked)
     assert all((one.key / 10 == one.score) == (one.key % 2 == 1 or one.key == 10) for one in ranked)

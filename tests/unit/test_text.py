@@ -145,7 +145,7 @@ def test_Z03_scope_is_part_of_every_query(tmp_path: Path) -> None:
     )
     for key, owner in enumerate(owners, start=1):
         assert [key] == found(index, "secret", owner=owner)
-        links = [shelf.link(other, f"ep_{n}") for n, other in enumerate(owners, start=1)]
+        links = [contract.link(other, f"ep_{n}") for n, other in enumerate(owners, start=1)]
         linked = index.score(token.query_terms("secret"), bounds(owner=owner), links)
         assert [key] == [hit.key for hit in linked]
     assert [] == found(index, "secret", owner=types.Owner(app="a", project="b", type="user", id=""))
@@ -203,7 +203,7 @@ def test_facts_are_told_apart_from_episodes_and_know_their_parent(tmp_path: Path
     fact = document(2, "the cat sleeps", kind="atomic_fact", entry_id="af_2", parent_id="ep_1")
     index = filled(tmp_path / "text", document(1, "about a cat"), fact)
     (hit,) = index.search(token.query_terms("cat"), bounds(kinds=("atomic_fact",)), 10)
-    assert (2, shelf.link(OWNER, "ep_1")) == (hit.key, hit.parent_link)
+    assert (2, contract.link(OWNER, "ep_1")) == (hit.key, hit.parent_link)
     (parent,) = index.score(token.query_terms("dog"), bounds(), [hit.parent_link])
     assert (1, 0.0) == (parent.key, parent.score)
     assert {1, 2} == set(found(index, "cat", kinds=("episode", "atomic_fact")))
