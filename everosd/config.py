@@ -12,6 +12,7 @@ import ipaddress
 import os
 import re
 import tomllib
+import urllib.parse
 import zoneinfo
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -107,6 +108,67 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     settle_ms: Annotated[int, Meta(ge=0, le=60_000)]
 
 
+Provider = Literal["builtin", "endpoint", "none"]
+"""Where vectors come from."""
+
+BUILTIN, NONE = "builtin", "none"
+OPENAI_URL = "https://api.openai.com/v1"
+
+
+class Embedding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[embedding]`: the model that turns text into vectors."""
+
+    model: str
+    """`builtin`, `none`, or what the endpoint calls its model."""
+    api_key: Secret
+    base_url: str
+    """Of an OpenAI-compatible endpoint; empty: OpenAI's own where another model than the built-in is named."""
+    dim: Annotated[int, Meta(ge=0, le=65_536)]
+    """Width that the endpoint has to give; 0 means as it comes."""
+    timeout_seconds: Seconds
+    max_retries: Annotated[int, Meta(ge=0, le=100)]
+    batch_size: Annotated[int, Meta(ge=1, le=2048)]
+    max_concurrent: Annotated[int, Meta(ge=1, le=1000)]
+    query_max_concurrent: Annotated[int, Meta(ge=1, le=1000)]
+    query_timeout_seconds: Seconds
+    max_tokens: Annotated[int, Meta(ge=64, le=1_000_000)]
+    """Longest text in one piece, tokens of about four letters; longer ones are split."""
+    cache_max_mb: Annotated[int, Meta(ge=1, le=1_000_000)]
+
+    @property
+    def provider(self) -> Provider:
+        """Where vectors come from.
+
+        An endpoint on another machine without a key counts as not set up: EverOS ships its own settings so.
+        """
+        if self.model == NONE:
+            return "none"
+        if self.model in ("", BUILTIN) and not self.base_url:
+            return "builtin"
+        return "endpoint" if self.api_key or is_loopback(self._host) else "builtin"
+
+    @property
+    def is_half_set(self) -> bool:
+        """Whether an endpoint is named but has no key, so that the built-in model stands in."""
+        return self.provider == "builtin" and not (self.model in ("", BUILTIN) and not self.base_url)
+
+    @property
+    def url(self) -> str:
+        """The endpoint's address."""
+        return self.base_url or OPENAI_URL
+
+    @property
+    def _host(self) -> str:
+        return urllib.parse.urlsplit(self.url).hostname or ""
+
+
+class Vectors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[vectors]`: the vector index."""
+
+    memory_mb: Annotated[int, Meta(ge=1, le=1_000_000)]
+    """Vectors of the owners searched last that are kept in memory."""
+
+
 class Daemon(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[daemon]`: the process itself."""
 
@@ -131,6 +193,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     api: Api
     sqlite: Sqlite
     watch: Watch
+    embedding: Embedding
+    vectors: Vectors
     daemon: Daemon
     log: Log
     given: tuple[tuple[str, object], ...] = ()
@@ -144,12 +208,22 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
     "api": Api,
     "sqlite": Sqlite,
     "watch": Watch,
+    "embedding": Embedding,
+    "vectors": Vectors,
     "daemon": Daemon,
     "log": Log,
 }
 
-RELOADABLE = frozenset({"daemon.drain_timeout_s", "daemon.stalled_after_s", "log.level", "log.repeat_window_s"})
-"""Keys that are taken over without a restart: nothing that is open was built from them."""
+RELOADABLE = frozenset(
+    {
+        "daemon.drain_timeout_s",
+        "daemon.stalled_after_s",
+        "log.level",
+        "log.repeat_window_s",
+        *(f"embedding.{key}" for key in Embedding.__struct_fields__),
+    }
+)
+"""Keys that are taken over without a restart: nothing that is open was built from them, or it is opened afresh."""
 
 IGNORED: dict[str, frozenset[str]] = {
     "memory": frozenset({"root"}),
@@ -162,7 +236,6 @@ IGNORED: dict[str, frozenset[str]] = {
             "llm",
             "decider",
             "multimodal",
-            "embedding",
             "rerank",
             "boundary_detection",
             "memorize",
@@ -244,6 +317,8 @@ def load(root: Path, environ: Mapping[str, str] = os.environ, *, given: Mapping[
         api=_section(Api, "api", values, origins),
         sqlite=_section(Sqlite, "sqlite", values, origins),
         watch=_section(Watch, "watch", values, origins),
+        embedding=_section(Embedding, "embedding", values, origins),
+        vectors=_section(Vectors, "vectors", values, origins),
         daemon=_section(Daemon, "daemon", values, origins),
         log=_section(Log, "log", values, origins),
         given=tuple((given or {}).items()),
@@ -429,6 +504,14 @@ def _check_meaning(config: Config, origins: Origins) -> None:
         near = difflib.get_close_matches(config.memory.timezone, sorted(zoneinfo.available_timezones()), n=1)
         also = f"; did you mean {near[0]}?" if near else "; use an IANA name such as Europe/Berlin"
         raise _wrong(origins["memory", "timezone"], f"no such time zone: {config.memory.timezone}{also}") from error
+    if config.embedding.base_url and not re.match(r"https?://[^/\s]+", config.embedding.base_url):
+        raise _wrong(origins["embedding", "base_url"], 'expected an address such as "http://127.0.0.1:11434/v1"')
+    if config.embedding.base_url and config.embedding.model in ("", BUILTIN):
+        raise _wrong(
+            origins["embedding", "base_url"],
+            "names an endpoint, and no model of it is named",
+            hint="set [embedding] model to what the endpoint calls it, or leave base_url out",
+        )
     if not config.api.token and not is_loopback(config.api.host):
         raise _wrong(
             origins["api", "host"],
