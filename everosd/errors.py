@@ -109,6 +109,16 @@ class IndexUnavailable(EverosdError):
         self.hint = "free space or mend the permissions of .index/; it is taken up again by itself"
 
 
+class WrongWidth(EverosdError):
+    """Vectors of one width met an index of another: the model of queries is not the one that the index was made with."""
+
+    def __init__(self, given: int, known: int, space: str) -> None:
+        """Name both widths, and the space of the index."""
+        super().__init__(f"the vector is {given} wide, the vectors of the index are {known} wide: {space}")
+        self.given, self.known, self.space = given, known, space
+        self.hint = "set [embedding] model and dim to what the index was made with, or wait until it is made anew"
+
+
 class LLMError(EverosdError):
     """A model did not give what was asked of it; what was asked is kept and asked again."""
 

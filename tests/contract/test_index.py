@@ -10,13 +10,13 @@ import pytest
 from hypothesis import strategies as st
 
 from everosd import types
-from everosd.index import contract, text
+from everosd.index import contract, text, vector
 from tests import memory_rows
 
 Opener = Callable[[Path], contract.Index]
 
 
-@pytest.fixture(params=[text.TextIndex], ids=["text"])
+@pytest.fixture(params=[text.TextIndex, vector.VectorIndex], ids=["text", "vectors"])
 def opener(request: pytest.FixtureRequest) -> Opener:
     made: Opener = request.param
     return made

@@ -1,0 +1,225 @@
+"""The fields of a partition's rows as columns, and bounds evaluated over all of them at once.
+
+What fits is exactly what the text index lets through (`shelf`); the contract suite compares the two. Strings are
+dictionary-encoded: a condition is decided once per distinct value, then looked up by code for every row.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from everosd.index import contract, where
+
+T = TypeVar("T")
+N = TypeVar("N", bound=np.generic)
+
+Mask = NDArray[np.bool_]
+"""`(n,)`: which rows fit."""
+
+NEVER_US = 2**63 - 1
+"""Stands for an entry that does not expire."""
+
+_VALUE_BYTES = 160  # a distinct value: the string, its place in the list and in the dict
+_ROW_BYTES = 5 * 8 + 6 * 4  # five numbers, six codes
+
+
+class Fields(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """What a search needs to know of a document beside its vectors; kept with it. New fields come last, with a default."""
+
+    kind: str
+    status: str
+    timestamp_us: int
+    expires_us: int | None
+    session_id: str
+    parent_type: str
+    parent_id: str
+    sender_ids: tuple[str, ...]
+    own_link: int
+    parent_link: int
+
+
+def fields(document: contract.Document) -> Fields:
+    """Return what is kept of a document."""
+    return Fields(
+        kind=document.kind,
+        status=document.status,
+        timestamp_us=document.timestamp_us,
+        expires_us=document.expires_us,
+        session_id=document.session_id,
+        parent_type=document.parent_type,
+        parent_id=document.parent_id,
+        sender_ids=document.sender_ids,
+        own_link=contract.link(document.owner, document.entry_id),
+        parent_link=contract.link(document.owner, document.parent_id),
+    )
+
+
+class Columns:
+    """One array per field, grown together; a row is overwritten in place. Not safe without the partition's lock."""
+
+    def __init__(self) -> None:
+        """Start without rows."""
+        self.keys = np.zeros(0, dtype=np.int64)
+        self.own_links = np.zeros(0, dtype=np.int64)
+        self.parent_links = np.zeros(0, dtype=np.int64)
+        self._timestamps = np.zeros(0, dtype=np.int64)
+        self._expires = np.zeros(0, dtype=np.int64)
+        self._kinds: _Coded[str] = _Coded()
+        self._statuses: _Coded[str] = _Coded()
+        self._senders: _Coded[tuple[str, ...]] = _Coded()
+        self._texts: dict[str, _Coded[str]] = {"session_id": _Coded(), "parent_type": _Coded(), "parent_id": _Coded()}
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory in use, about."""
+        return _ROW_BYTES * len(self.keys) + _VALUE_BYTES * self.n_values
+
+    @property
+    def n_values(self) -> int:
+        """Distinct values ever seen: those of rows long overwritten too."""
+        return sum(len(coded.values) for coded in self._coded())
+
+    def resize(self, n: int, capacity: int) -> None:
+        """Make room for `capacity` rows; the first `n` are kept."""
+        self.keys = _resized(self.keys, n, capacity)
+        self.own_links = _resized(self.own_links, n, capacity)
+        self.parent_links = _resized(self.parent_links, n, capacity)
+        self._timestamps = _resized(self._timestamps, n, capacity)
+        self._expires = _resized(self._expires, n, capacity)
+        for coded in self._coded():
+            coded.codes = _resized(coded.codes, n, capacity)
+
+    def put(self, rows: NDArray[np.int64], keys: Sequence[int], given: Sequence[Fields]) -> None:
+        """Write one document's key and fields into each of these rows."""
+        self.keys[rows] = keys
+        self.own_links[rows] = [each.own_link for each in given]
+        self.parent_links[rows] = [each.parent_link for each in given]
+        self._timestamps[rows] = [each.timestamp_us for each in given]
+        self._expires[rows] = [NEVER_US if each.expires_us is None else each.expires_us for each in given]
+        self._kinds.put(rows, [each.kind for each in given])
+        self._statuses.put(rows, [each.status for each in given])
+        self._senders.put(rows, [each.sender_ids for each in given])
+        self._texts["session_id"].put(rows, [each.session_id for each in given])
+        self._texts["parent_type"].put(rows, [each.parent_type for each in given])
+        self._texts["parent_id"].put(rows, [each.parent_id for each in given])
+
+    def fits(self, bounds: where.Where, n: int) -> Mask:
+        """Return which of the first `n` rows lie within the bounds; the owner is the partition's and not looked at."""
+        mask = self._kinds.any_of(bounds.kinds, n) & self._status(bounds, n)
+        if bounds.clause != where.All():
+            mask &= self._clause(bounds.clause, n)
+        return mask
+
+    def _coded(self) -> list[_Coded[str] | _Coded[tuple[str, ...]]]:
+        return [self._kinds, self._statuses, self._senders, *self._texts.values()]
+
+    def _status(self, bounds: where.Where, n: int) -> Mask:
+        """An active entry is an expired one from its `expires_at` on, before anything has written that down."""
+        mask = self._statuses.any_of([status for status in bounds.statuses if status != "active"], n)
+        is_active = self._statuses.any_of(["active"], n)
+        if "active" in bounds.statuses and "expired" in bounds.statuses:
+            return mask | is_active
+        if "active" in bounds.statuses:
+            return mask | (is_active & ~self._is_over(bounds.now_us, n))
+        if "expired" in bounds.statuses:
+            return mask | (is_active & self._is_over(bounds.now_us, n))
+        return mask
+
+    def _is_over(self, now_us: int, n: int) -> Mask:
+        expires = self._expires[:n]
+        over: Mask = (expires <= now_us) & (expires != NEVER_US)
+        return over
+
+    def _clause(self, clause: where.Clause, n: int) -> Mask:
+        match clause:
+            case where.Is():
+                return self._any_of(clause, n)
+            case where.Compare():
+                return self._compared(clause, n)
+            case where.During(from_us=from_us, to_us=to_us):
+                return self._during(from_us, to_us, n)
+            case where.Not(part=part):
+                return ~self._clause(part, n)
+            case where.All(parts=parts) | where.Any(parts=parts):
+                join, start = (np.logical_and, True) if isinstance(clause, where.All) else (np.logical_or, False)
+                mask = np.full(n, start)
+                for part in parts:
+                    join(mask, self._clause(part, n), out=mask)
+                return mask
+
+    def _any_of(self, clause: where.Is, n: int) -> Mask:
+        if clause.field == "sender_id":
+            wanted = set(clause.values)
+            return self._senders.where(lambda senders: not wanted.isdisjoint(senders), n)
+        return self._texts[clause.field].any_of(clause.values, n)
+
+    def _compared(self, clause: where.Compare, n: int) -> Mask:
+        compare: Callable[[str, str], bool] = {
+            "gt": operator.gt,
+            "gte": operator.ge,
+            "lt": operator.lt,
+            "lte": operator.le,
+        }[clause.comparison]
+        if clause.field == "sender_id":
+            return self._senders.where(lambda senders: any(compare(one, clause.value) for one in senders), n)
+        can_lack = clause.field == "session_id"  # a missing session fits no comparison
+        return self._texts[clause.field].where(
+            lambda value: compare(value, clause.value) and not (can_lack and not value), n
+        )
+
+    def _during(self, from_us: int | None, to_us: int | None, n: int) -> Mask:
+        mask = np.ones(n, dtype=np.bool_)
+        if from_us is not None:
+            mask &= self._timestamps[:n] >= from_us
+        if to_us is not None:
+            mask &= self._timestamps[:n] <= to_us
+        return mask
+
+
+class _Coded(Generic[T]):
+    """A column of values of which many are equal."""
+
+    def __init__(self) -> None:
+        self.codes = np.zeros(0, dtype=np.int32)
+        self.values: list[T] = []
+        self._code_of: dict[T, int] = {}
+
+    def put(self, rows: NDArray[np.int64], values: Sequence[T]) -> None:
+        """Write one value into each of these rows."""
+        self.codes[rows] = [self._code(value) for value in values]
+
+    def _code(self, value: T) -> int:
+        code = self._code_of.get(value)
+        if code is None:
+            code = self._code_of[value] = len(self.values)
+            self.values.append(value)
+        return code
+
+    def any_of(self, values: Sequence[T], n: int) -> Mask:
+        """Return which of the first `n` rows have one of the values."""
+        codes = [self._code_of[value] for value in values if value in self._code_of]
+        if len(codes) == 1:
+            one: Mask = self.codes[:n] == codes[0]
+            return one
+        is_so = np.zeros(len(self.values) + 1, dtype=np.bool_)  # one more: rows never written, where there is no value
+        is_so[codes] = True
+        mask: Mask = is_so[self.codes[:n]]
+        return mask
+
+    def where(self, is_fit: Callable[[T], bool], n: int) -> Mask:
+        """Return which of the first `n` rows have a value that fits."""
+        is_so = np.array([*(is_fit(value) for value in self.values), False])  # one more: rows never written
+        mask: Mask = is_so[self.codes[:n]]
+        return mask
+
+
+def _resized(column: NDArray[N], n: int, capacity: int) -> NDArray[N]:
+    resized = np.zeros(capacity, dtype=column.dtype)
+    resized[:n] = column[:n]
+    return resized

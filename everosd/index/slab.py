@@ -1,0 +1,520 @@
+"""What the vector index has on disk: one SQLite file with a row per document and a row per document's vectors.
+
+A number of 16 bits per dimension: the cosine is off by about 1e-5, reading takes a sixth of what half floats take, and
+a search multiplies twice as fast as over floats that do not fit the processor's cache. Each row carries a checksum, as
+SQLite's pages have none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+import zlib
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from everosd import errors, types
+from everosd.index import contract, mask
+
+NAME = "vectors"
+"""The index that is spoken of in errors."""
+
+SCHEMA_VERSION = 1
+"""Of the tables and of what stands in them; any change makes another one and with it a rebuild. 1: first."""
+
+FILE_NAME = "vectors.db"
+
+SCALE = 32_767
+"""What 1.0 is stored as."""
+
+Codes = NDArray[np.int16]
+"""`(n, dim)`: vectors as they are stored."""
+
+_SUSPECT = "damaged"  # the file whose being there says that the index was found damaged while it was in use
+_CHUNK_ROWS = 1_000  # rows that are read at once: bounds the memory beside the result
+_MAX_VARIABLES = 500
+_VACUUM_PAGES = 256  # given back to the file system per commit, at most: 1 MB
+_SPARE_PAGES = 512  # free pages that are kept for the next rows
+_DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_IOERR_SHORT_READ", "SQLITE_ERROR", "SQLITE_MISMATCH")
+# `SQLITE_ERROR` is a table or column that is not there: our statements are the same each time.
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS spaces (id INTEGER PRIMARY KEY, model TEXT NOT NULL, dim INTEGER NOT NULL,
+  calibration TEXT NOT NULL, UNIQUE (model, dim, calibration));
+CREATE TABLE IF NOT EXISTS partitions (id INTEGER PRIMARY KEY AUTOINCREMENT, scope TEXT NOT NULL,
+  is_short INTEGER NOT NULL, UNIQUE (scope, is_short));
+CREATE TABLE IF NOT EXISTS documents (key INTEGER PRIMARY KEY, partition INTEGER NOT NULL, changed INTEGER NOT NULL,
+  is_owed INTEGER NOT NULL, digest BLOB NOT NULL, fields BLOB NOT NULL, crc INTEGER NOT NULL);
+CREATE INDEX IF NOT EXISTS documents_owed ON documents (is_owed, changed);
+CREATE INDEX IF NOT EXISTS documents_partition ON documents (partition);
+CREATE TABLE IF NOT EXISTS vectors (key INTEGER PRIMARY KEY, space INTEGER NOT NULL, digest BLOB NOT NULL,
+  n INTEGER NOT NULL, codes BLOB NOT NULL, crc INTEGER NOT NULL);
+"""
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(mask.Fields)
+
+
+class Name(NamedTuple):
+    """Which part of the index a document lies in."""
+
+    scope: str
+    """`contract.scope` of the owner."""
+    is_short: bool
+    """Whether single statements lie there, or longer texts."""
+
+
+class Row(NamedTuple):
+    """A document as it is kept."""
+
+    name: Name
+    digest: bytes
+    """`contract.text_digest`; empty: it has no text and needs no vectors."""
+    fields: mask.Fields
+
+
+class Owed(msgspec.Struct, frozen=True, kw_only=True):
+    """A document that waits for its vectors."""
+
+    key: types.EntryKey
+    digest: bytes
+    """Of the text to embed: `contract.text_digest`. Where the text is another one by now, the document is owed anew."""
+
+
+class Embedded(msgspec.Struct, frozen=True, kw_only=True):
+    """The vectors of one document."""
+
+    key: types.EntryKey
+    digest: bytes
+    """Of the text that was embedded."""
+    vectors: NDArray[np.float32]
+    """`(n_pieces, dim)`, rows of length 1."""
+
+
+class Stored(NamedTuple):
+    """Vectors as `put` left them."""
+
+    key: int
+    row: Row
+    codes: Codes
+
+
+class Before(NamedTuple):
+    """Where a document lay before a change."""
+
+    name: Name
+    is_owed: bool
+
+
+Changes = Mapping[int, Row | None]
+"""By key, what a document is now; None: gone."""
+
+
+class Slab:
+    """The SQLite file: one connection that writes, one that reads, each behind a lock. All calls block."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open the file in `folder`, made where there is none.
+
+        Raises:
+            DerivedIndexError: it is damaged or of another version.
+            IndexUnavailable: it can't be read or written now.
+        """
+        self.path = folder / FILE_NAME
+        self._suspect = folder / _SUSPECT
+        self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
+        self.space: types.Space | None = None
+        self._space_id = 0
+        with self.translated(is_opening=True):
+            if self._suspect.exists():
+                raise errors.DerivedIndexError(NAME, "it was found damaged while it was in use")
+            self._writer = _connect(self.path)
+            try:
+                self._reader = self._open()
+            except BaseException:
+                self._writer.close()
+                raise
+            self._identity = _identity(self.path)
+
+    def _open(self) -> sqlite3.Connection:
+        version = int(self._writer.execute("PRAGMA user_version").fetchone()[0])
+        if version not in (0, SCHEMA_VERSION):
+            raise errors.DerivedIndexError(NAME, f"it has schema {version}, this everosd writes {SCHEMA_VERSION}")
+        if version == 0:
+            if self._writer.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                raise errors.DerivedIndexError(NAME, "it has no schema version")
+            self._writer.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            self._writer.execute("PRAGMA journal_mode = WAL")
+            self._writer.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
+            self.path.chmod(0o600)
+        _check_size(self._writer, self.path)
+        state = {str(name): int(value) for name, value in self._writer.execute("SELECT name, value FROM state")}
+        self.is_new = not state.get("is_begun", 0)
+        self._space_id = state.get("space", 0)
+        found = self._writer.execute(
+            "SELECT model, dim, calibration FROM spaces WHERE id = ?", (self._space_id,)
+        ).fetchone()
+        if found is not None:
+            self.space = types.Space(model=found[0], dim=found[1], calibration=found[2])
+        self._changed = int(
+            self._writer.execute(
+                "SELECT max(coalesce((SELECT max(changed) FROM documents WHERE is_owed = 0), 0), "
+                "coalesce((SELECT max(changed) FROM documents WHERE is_owed = 1), 0))"
+            ).fetchone()[0]
+        )
+        self._count()
+        return _connect(self.path)
+
+    def _count(self) -> None:
+        self.n_documents = int(self._writer.execute("SELECT count(*) FROM documents").fetchone()[0])
+        self.n_owed = int(self._writer.execute("SELECT count(*) FROM documents WHERE is_owed = 1").fetchone()[0])
+
+    def use(self, space: types.Space) -> bool:
+        """Compare with vectors of `space` from now on; False where that is so already."""
+        if space == self.space:
+            return False
+        with self._writing() as cursor:
+            cursor.execute(
+                "INSERT INTO spaces (model, dim, calibration) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+                (space.model, space.dim, space.calibration),
+            )
+            space_id = int(
+                cursor.execute(
+                    "SELECT id FROM spaces WHERE model = ? AND dim = ? AND calibration = ?",
+                    (space.model, space.dim, space.calibration),
+                ).fetchone()[0]
+            )
+            cursor.execute("INSERT OR REPLACE INTO state (name, value) VALUES ('space', ?)", (space_id,))
+            cursor.execute(
+                "UPDATE documents SET is_owed = 1 - is_owed WHERE is_owed != (digest != x'' AND NOT EXISTS "
+                "(SELECT 1 FROM vectors v WHERE v.key = documents.key AND v.space = ? AND v.digest = documents.digest))",
+                (space_id,),
+            )
+        with self._write_lock, self.translated():
+            self._count()
+        self.space, self._space_id = space, space_id
+        return True
+
+    def write(self, changes: Changes) -> dict[int, Before]:
+        """Write all changes in one transaction, durable when it returns; return where the documents lay before."""
+        with self._writing() as cursor:
+            before = _before(cursor, changes)
+            if before or any(changes.values()):
+                cursor.execute("INSERT OR REPLACE INTO state (name, value) VALUES ('is_begun', 1)")
+            gone = [(key,) for key, row in changes.items() if row is None and key in before]
+            cursor.executemany("DELETE FROM documents WHERE key = ?", gone)
+            cursor.executemany("DELETE FROM vectors WHERE key = ?", gone)
+            partitions = self._partitions(cursor, {row.name for row in changes.values() if row is not None})
+            rows, silent = [], []
+            changed = self._changed
+            for key, row in changes.items():
+                if row is not None:
+                    partition, fields = partitions[row.name], _ENCODER.encode(row.fields)
+                    changed += 1
+                    crc = _document_crc(key, partition, row.digest, fields)
+                    rows.append((key, partition, changed, row.digest, fields, crc, key, self._space_id, row.digest))
+                    if not row.digest and key in before:
+                        silent.append((key,))
+            cursor.executemany("DELETE FROM vectors WHERE key = ?", silent)
+            cursor.executemany(
+                "INSERT OR REPLACE INTO documents (key, partition, changed, digest, fields, crc, is_owed) VALUES "
+                "(?1, ?2, ?3, ?4, ?5, ?6, ?4 != x'' AND NOT EXISTS "
+                "(SELECT 1 FROM vectors WHERE key = ?7 AND space = ?8 AND digest = ?9))",
+                rows,
+            )
+            after = _before(cursor, changes)
+        with self._write_lock:
+            self._changed = changed
+            self.n_documents += len(after) - len(before)
+            self.n_owed += sum(each.is_owed for each in after.values()) - sum(each.is_owed for each in before.values())
+        self._give_back()
+        return before
+
+    def put(self, done: Sequence[Embedded]) -> list[Stored]:
+        """Keep the vectors of those documents that still have this text; durable when it returns."""
+        assert self.space is not None  # noqa: S101  # checked by the caller
+        kept: list[Stored] = []
+        n_paid = 0
+        with self._writing() as cursor:
+            for each in done:
+                found = cursor.execute(
+                    "SELECT d.partition, d.digest, d.fields, d.crc, p.scope, p.is_short, d.is_owed "
+                    "FROM documents d JOIN partitions p ON p.id = d.partition WHERE d.key = ?",
+                    (each.key,),
+                ).fetchone()
+                if found is None or found[1] != each.digest or not len(each.vectors):
+                    continue
+                row = _row(each.key, *found[:6])
+                codes = encode(each.vectors)
+                blob = codes.tobytes()
+                cursor.execute(
+                    "INSERT OR REPLACE INTO vectors (key, space, digest, n, codes, crc) VALUES (?, ?, ?, ?, ?, ?)",
+                    (
+                        each.key,
+                        self._space_id,
+                        each.digest,
+                        len(codes),
+                        blob,
+                        _vectors_crc(each.key, self._space_id, each.digest, blob),
+                    ),
+                )
+                if found[6]:
+                    cursor.execute("UPDATE documents SET is_owed = 0 WHERE key = ?", (each.key,))
+                    n_paid += 1
+                kept.append(Stored(each.key, row, codes))
+        with self._write_lock:
+            self.n_owed -= n_paid
+        self._give_back()
+        return kept
+
+    def before(self, keys: Iterable[int]) -> dict[int, Before]:
+        """Return where those of these documents lie that there are."""
+        with self._reading() as cursor:
+            return _before(cursor, keys)
+
+    def owed(self, limit: int, skip: Container[int]) -> list[Owed]:
+        """Return up to `limit` documents without vectors of their text in this space, those changed last first."""
+        found: list[Owed] = []
+        if limit > 0:
+            with self._reading() as cursor:
+                for key, digest in cursor.execute(
+                    "SELECT key, digest FROM documents WHERE is_owed = 1 ORDER BY changed DESC"
+                ):
+                    if key not in skip:
+                        found.append(Owed(key=types.EntryKey(key), digest=digest))
+                        if len(found) >= limit:
+                            break
+        return found
+
+    def keys(self) -> set[int]:
+        """Return the keys of all documents."""
+        with self._reading() as cursor:
+            return {int(key) for (key,) in cursor.execute("SELECT key FROM documents")}
+
+    def read(self, name: Name, shown: Changes) -> Iterator[Stored]:
+        """Yield the documents of a partition that have vectors in this space, by key; `shown` stands above what is written.
+
+        A row of vectors with a wrong checksum is dropped, and owed again.
+
+        Raises:
+            DerivedIndexError: a document's row has a wrong checksum.
+        """
+        with self._reading() as cursor:
+            found = cursor.execute("SELECT id FROM partitions WHERE scope = ? AND is_short = ?", name).fetchone()
+            partition = -1 if found is None else int(found[0])
+            bad: list[int] = []
+            last = -(2**63)
+            while True:
+                rows = cursor.execute(
+                    "SELECT d.key, d.partition, d.digest, d.fields, d.crc, v.space, v.digest, v.n, v.codes, v.crc "
+                    "FROM documents d JOIN vectors v ON v.key = d.key "
+                    "WHERE d.partition = ? AND d.key > ? AND v.space = ? ORDER BY d.key LIMIT ?",
+                    (partition, last, self._space_id, _CHUNK_ROWS),
+                ).fetchall()
+                for key, at, digest, fields, crc, *vectors in rows:
+                    if key not in shown:
+                        row = _row(key, at, digest, fields, crc, *name)
+                        yield from self._stored(key, row, vectors, bad)
+                if len(rows) < _CHUNK_ROWS:
+                    break
+                last = int(rows[-1][0])
+            for key, shown_row in shown.items():
+                if shown_row is not None and shown_row.name == name and shown_row.digest:
+                    vectors = cursor.execute(
+                        "SELECT space, digest, n, codes, crc FROM vectors WHERE key = ? AND space = ?",
+                        (key, self._space_id),
+                    ).fetchone()
+                    if vectors is not None:
+                        yield from self._stored(key, shown_row, vectors, bad)
+        self._drop(bad)
+
+    def _stored(self, key: int, row: Row, vectors: Sequence[object], bad: list[int]) -> Iterator[Stored]:
+        space, digest, n, blob, crc = vectors
+        dim = 0 if self.space is None else self.space.dim
+        is_sound = (
+            isinstance(blob, bytes)
+            and isinstance(digest, bytes)
+            and crc == _vectors_crc(key, int(str(space)), digest, blob)
+            and len(blob) == int(str(n)) * dim * 2
+        )
+        if is_sound:
+            assert isinstance(blob, bytes)  # noqa: S101  # for the type checker
+            yield Stored(key, row, np.frombuffer(blob, dtype="<i2").reshape(-1, dim))
+        else:
+            bad.append(key)
+
+    def _drop(self, keys: Sequence[int]) -> None:
+        if keys:
+            with self._writing() as cursor:
+                cursor.executemany("DELETE FROM vectors WHERE key = ?", [(key,) for key in keys])
+                cursor.executemany(
+                    "UPDATE documents SET is_owed = 1 WHERE key = ? AND digest != x''", [(key,) for key in keys]
+                )
+            with self._write_lock, self.translated():
+                self._count()
+
+    def close(self) -> None:
+        """Bring the write-ahead log into the file and close it."""
+        with self._write_lock, self._read_lock, contextlib.suppress(sqlite3.Error):
+            self._reader.close()
+            with contextlib.suppress(sqlite3.Error):
+                self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._writer.close()
+
+    def _partitions(self, cursor: sqlite3.Cursor, names: Iterable[Name]) -> dict[Name, int]:
+        found: dict[Name, int] = {}
+        for name in names:
+            cursor.execute(
+                "INSERT INTO partitions (scope, is_short) SELECT ?1, ?2 WHERE NOT EXISTS "
+                "(SELECT 1 FROM partitions WHERE scope = ?1 AND is_short = ?2)",
+                name,
+            )
+            found[name] = int(
+                cursor.execute("SELECT id FROM partitions WHERE scope = ? AND is_short = ?", name).fetchone()[0]
+            )
+        return found
+
+    def _give_back(self) -> None:
+        """Return pages to the file system where many are free: the file follows what is in it, also downward."""
+        with self._write_lock, self.translated():
+            n_free = int(self._writer.execute("PRAGMA freelist_count").fetchone()[0])
+            if n_free > _SPARE_PAGES:
+                n_pages = int(self._writer.execute("PRAGMA page_count").fetchone()[0])
+                if n_free * 4 > n_pages:
+                    self._writer.execute(f"PRAGMA incremental_vacuum({min(_VACUUM_PAGES, n_free)})").fetchall()
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[sqlite3.Cursor]:
+        with self._write_lock, self.translated():
+            if _identity(self.path) != self._identity:
+                raise errors.DerivedIndexError(NAME, f"{FILE_NAME} was deleted or replaced while it was in use")
+            cursor = self._writer.cursor()
+            cursor.execute("BEGIN IMMEDIATE")
+            try:
+                yield cursor
+                cursor.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    cursor.execute("ROLLBACK")
+                raise
+            finally:
+                cursor.close()
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[sqlite3.Cursor]:
+        with self._read_lock, self.translated():
+            cursor = self._reader.cursor()
+            cursor.execute("BEGIN")  # one state, also over several statements
+            try:
+                yield cursor
+            finally:
+                with contextlib.suppress(sqlite3.Error):
+                    cursor.execute("ROLLBACK")
+                cursor.close()
+
+    @contextlib.contextmanager
+    def translated(self, *, is_opening: bool = False) -> Iterator[None]:
+        """Turn what SQLite and the disk raise into our errors; damage is remembered, so that it is set aside next time."""
+        try:
+            yield
+        except errors.DerivedIndexError:
+            if not is_opening:
+                self._remember()
+            raise
+        except (sqlite3.Error, OSError, UnicodeDecodeError, msgspec.MsgspecError) as error:
+            if is_unavailable(error):
+                raise errors.IndexUnavailable(NAME, str(error)) from error
+            if not is_opening:
+                self._remember()
+            raise errors.DerivedIndexError(NAME, str(error)) from error
+
+    def _remember(self) -> None:
+        with contextlib.suppress(OSError):
+            self._suspect.touch(mode=0o600)
+
+
+def is_unavailable(error: BaseException) -> bool:
+    """Return whether a disk refused, which is no damage: no permission, no space, locked, failing."""
+    if isinstance(error, sqlite3.Error):
+        name = getattr(error, "sqlite_errorname", "")
+        if not name:  # of Python's own: closed, wrong thread
+            return isinstance(error, sqlite3.ProgrammingError)
+        return not str(name).startswith(_DAMAGE) or str(name).startswith("SQLITE_ERROR_")
+    return isinstance(error, OSError) and not isinstance(error, FileNotFoundError)
+
+
+def encode(vectors: NDArray[np.float32]) -> Codes:
+    """Return unit vectors as they are stored."""
+    codes: Codes = np.rint(np.clip(vectors, -1.0, 1.0) * np.float32(SCALE)).astype("<i2")
+    return codes
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5.0)
+    # The ledger's checkpoint says that a commit is on the disk: it has to be.
+    for pragma in ("synchronous = FULL", "cache_size = -1024", "mmap_size = 0", "journal_size_limit = 4194304"):
+        connection.execute(f"PRAGMA {pragma}").fetchall()
+    return connection
+
+
+def _check_size(connection: sqlite3.Connection, path: Path) -> None:
+    """Compare the file's length with what it should be: SQLite notices a cut end only when it gets there."""
+    connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+    n_pages = int(connection.execute("PRAGMA page_count").fetchone()[0])
+    page_bytes = int(connection.execute("PRAGMA page_size").fetchone()[0])
+    wal = path.with_name(f"{path.name}-wal")
+    if not (wal.exists() and wal.stat().st_size) and path.stat().st_size < n_pages * page_bytes:
+        raise errors.DerivedIndexError(NAME, f"{path.name} is shorter than it should be")
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = os.stat(path)  # noqa: PTH116  # once per commit
+    return found.st_dev, found.st_ino
+
+
+def _before(cursor: sqlite3.Cursor, keys: Iterable[int]) -> dict[int, Before]:
+    wanted = list(keys)
+    found: dict[int, Before] = {}
+    for start in range(0, len(wanted), _MAX_VARIABLES):
+        part = wanted[start : start + _MAX_VARIABLES]
+        rows = cursor.execute(
+            "SELECT d.key, p.scope, p.is_short, d.is_owed FROM documents d JOIN partitions p ON p.id = d.partition "  # noqa: S608  # placeholders only
+            f"WHERE d.key IN ({', '.join('?' * len(part))})",
+            part,
+        )
+        found |= {
+            int(key): Before(Name(scope, bool(is_short)), bool(is_owed)) for key, scope, is_short, is_owed in rows
+        }
+    return found
+
+
+def _row(key: int, partition: int, digest: bytes, fields: bytes, crc: int, scope: str, is_short: int) -> Row:
+    if crc != _document_crc(key, partition, digest, fields):
+        raise errors.DerivedIndexError(NAME, f"the row of entry {key} is damaged")
+    return Row(Name(scope, bool(is_short)), digest, _DECODER.decode(fields))
+
+
+def _document_crc(key: int, partition: int, digest: bytes, fields: bytes) -> int:
+    return zlib.crc32(fields, zlib.crc32(b"%d %d %s" % (key, partition, digest)))
+
+
+def _vectors_crc(key: int, space: int, digest: bytes, codes: bytes) -> int:
+    return zlib.crc32(codes, zlib.crc32(b"%d %d %s" % (key, space, digest)))
+
+
+def row_of(document: contract.Document, *, is_short: bool) -> Row:
+    """Return a document as it is kept."""
+    has_text = bool(document.title or document.body)
+    return Row(
+        Name(contract.scope(document.owner), is_short),
+        contract.text_digest(document) if has_text else b"",
+        mask.fields(document),
+    )
