@@ -4,37 +4,50 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import Sequence
-from typing import Literal, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 import msgspec
 
 from everosd import clock, errors, types
-from everosd.index import contract, text, token, where
-from everosd.search import rank
+from everosd.index import text, token, where
+from everosd.search import fuse, look
 from everosd.store import row as store_row
+
+if TYPE_CHECKING:
+    from everosd.index import vector
+    from everosd.models import embed
+
+T = TypeVar("T")
 
 Method = Literal["keyword", "vector", "hybrid", "agentic", "llm_multiround"]
 
 MAX_TOP_K = 100
 """Also what `top_k` -1 means."""
 
-EPISODE_KINDS = ("episode", "memory")
-FACT_KINDS = ("atomic_fact",)
 KINDS_OF: dict[types.OwnerType, tuple[str, ...]] = {
-    "user": EPISODE_KINDS,
+    "user": look.ENTRY_KINDS,
     "agent": ("agent_case", "agent_skill"),
     "session": (),
 }
 """What is searched for each type of owner: users never get an agent's memory and the reverse."""
 
-NO_VECTORS = "vectors are not available: answered by keyword"
+QUERY_TIMEOUT_S = 2.0
+"""How long a hybrid search waits for the vector of its query, unless told otherwise."""
 
-_SPARE = 10  # hits beyond top_k, for entries that went away between index and ledger
-_FACTS_PER_HIT = 4
-_MIN_FACTS, _MAX_FACTS = 40, 200
-_FACTS_SHOWN = 10  # facts nested under one Episode
-_THREADS = 2  # as many as there are cores on a small machine; Tantivy answers in tenths of a millisecond
+BY_KEYWORD = "answered by keyword"
+NO_MODEL = "no model turns texts into vectors"
+
+_THREADS = 2  # as many as there are cores on a small machine; both indexes answer in tenths of a millisecond
+
+
+class NoVectors(errors.EverosdError):
+    """Vectors were asked for and no model is set up that makes them."""
+
+    def __init__(self) -> None:
+        """Say so."""
+        super().__init__(NO_MODEL)
+        self.hint = 'set [embedding] model = "builtin", or the name of an endpoint\'s model'
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +60,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     top_k: int = -1
     """1..100; -1 means 100. Each array of the answer is cut there."""
     radius: float | None = None
-    """Least score, in [0, 1]; None means no bound. With vectors: least similarity."""
+    """Least similarity, in [0, 1]; by keyword, which knows of none, the least score. None means no bound."""
     min_score: float | None = None
     """Least score, in [0, 1]; None means no bound."""
     filter: where.Clause = where.All()
@@ -55,6 +68,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     include_profile: bool = False
     kinds: tuple[str, ...] | None = None
     """Names of kinds to look among; None means those of the owner's type."""
+    explains: bool = False
+    """Hits carry what their score is made of."""
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +80,20 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     """In [0, 1], comparable between queries. None is known of a profile: 0."""
     facts: tuple[Hit, ...] = ()
     """The atomic facts of this Episode that matched, best first; only where the method is hybrid."""
+    why: Why | None = None
+    """What the score is made of; only where that was asked for."""
+
+
+class Why(msgspec.Struct, frozen=True, kw_only=True):
+    """What a score is made of."""
+
+    terms: tuple[token.Term, ...]
+    """What was looked for by words; empty where words were not asked."""
+    own: fuse.Evidence
+    fact: fuse.Evidence | None = None
+    """The best fact of the entry, which lifts its score; None: none matched."""
+    fact_row: store_row.EntryRow | None = None
+    """The fact itself; None also where it went away meanwhile."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,14 +144,49 @@ class Texts(Protocol):
         """Say what a search may miss just now; empty: nothing."""
 
 
+class Vectors(Protocol):
+    """Where the vector index is found."""
+
+    @property
+    def index(self) -> vector.VectorIndex:
+        """The index that answers now; asked anew for every search. Raises where there is none yet."""
+
+    def suspect(self) -> None:
+        """Have the index's files looked at: a search in it failed."""
+
+    def lack(self) -> str:
+        """Say what a search may miss just now; empty: nothing."""
+
+
+class Queries(Protocol):
+    """What turns a query into its vector."""
+
+    async def vector(self, text: str, *, patience_s: float | None = None) -> embed.Vectors:
+        """Return `(dim,)`; waits `patience_s` at most, None: as long as a query is waited for at all."""
+
+
 class Search:
     """Answers queries; any number at once, from the event loop."""
 
-    def __init__(self, reader: Rows, texts: Texts, time: clock.Clock) -> None:
-        """Look in the text index and read what was found from the ledger."""
+    def __init__(
+        self,
+        reader: Rows,
+        texts: Texts,
+        time: clock.Clock,
+        vectors: Vectors | None = None,
+        queries: Queries | None = None,
+        query_timeout_s: float = QUERY_TIMEOUT_S,
+    ) -> None:
+        """Look in the indexes and read what was found from the ledger; without `vectors` or `queries` by words alone.
+
+        `queries` and `query_timeout_s` may be set anew at any time.
+        """
         self._reader = reader
         self._texts = texts
+        self._vectors = vectors
         self._clock = time
+        self.queries = queries
+        self.query_timeout_s = query_timeout_s
         self._threads = concurrent.futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="search")
 
     async def run(self, query: Query) -> Answer:
@@ -131,102 +195,162 @@ class Search:
         Raises:
             errors.DerivedIndexError, errors.IndexUnavailable: the index cannot be searched; it is being looked after.
             errors.StoreError: the ledger cannot be read.
+            NoVectors, errors.LLMError, errors.ConfigError, errors.WrongWidth: the method is `vector`, and the query has
+                no vector, or none that fits.
         """
         now_us = clock.to_us(self._clock.now())
-        loop = asyncio.get_running_loop()
-        lacks = [NO_VECTORS] if query.method != "keyword" else []
-        if lack := self._texts.lack():
-            lacks.append(lack)
-        try:
-            found = await loop.run_in_executor(self._threads, _look, self._texts.index, query, now_us)
-        except (errors.DerivedIndexError, errors.IndexUnavailable):
-            self._texts.suspect()
-            raise
-        hits = await self._read(query, found, now_us)
+        aim = _aim(query, now_us)
+        lacks: list[str] = []
+        if not aim.terms or not aim.kinds or self._is_empty():
+            found = look.Ranking()
+        elif query.method == "keyword":
+            found = await self._by_words(aim, lacks)
+        elif query.method == "vector":
+            found = await self._by_vector(query.text, aim, lacks)
+        else:
+            found = await self._by_both(query.text, aim, lacks)
+        hits = await self._read(query, aim, found)
         profiles: tuple[Hit, ...] = ()
         if query.include_profile and query.owner.type == "user":
             page, _ = await self._reader.page(query.owner, "profile", statuses=query.statuses, now_us=now_us, limit=1)
             profiles = tuple(Hit(row=one, score=0.0) for one in page)
         return Answer(
-            episodes=_of_kinds(hits, EPISODE_KINDS, query),
+            episodes=_of_kinds(hits, look.ENTRY_KINDS, aim.top_k),
             profiles=profiles,
-            agent_cases=_of_kinds(hits, ("agent_case",), query),
-            agent_skills=_of_kinds(hits, ("agent_skill",), query),
-            degraded=tuple(lacks),
+            agent_cases=_of_kinds(hits, ("agent_case",), aim.top_k),
+            agent_skills=_of_kinds(hits, ("agent_skill",), aim.top_k),
+            degraded=tuple(dict.fromkeys(filter(None, lacks))),
         )
 
-    async def _read(self, query: Query, found: _Found, now_us: int) -> list[Hit]:
+    async def _by_words(self, aim: look.Aim, lacks: list[str]) -> look.Ranking:
+        lacks.append(self._texts.lack())
+        words = look.Words(self._texts.index, aim.terms)
+        return await self._in_thread(lambda: look.rank(aim, look.find(words, aim, is_alone=True), None))
+
+    async def _by_vector(self, question: str, aim: look.Aim, lacks: list[str]) -> look.Ranking:
+        vectors, queries = self._meaning()
+        index = vectors.index
+        near = look.Nearness(index, await queries.vector(question))
+        lacks.append(vectors.lack())
+        return await self._in_thread(lambda: look.rank(aim, None, look.find(near, aim, is_alone=True)))
+
+    async def _by_both(self, question: str, aim: look.Aim, lacks: list[str]) -> look.Ranking:
+        """Ask the text index while the vector of the query is on its way; without it, answer by words alone."""
+        lacks.append(self._texts.lack())
+        words = look.Words(self._texts.index, aim.terms)
+        found, near = await asyncio.gather(
+            self._in_thread(lambda: look.find(words, aim, is_alone=False)),
+            self._nearness(question),
+            return_exceptions=True,
+        )
+        if isinstance(found, BaseException):
+            raise found
+        if isinstance(near, BaseException):
+            return await self._without(near, found, aim, lacks)
+        lack = "" if self._vectors is None else self._vectors.lack()
+        try:
+            ranking = await self._in_thread(
+                lambda: look.rank(aim, found, look.find(near, aim, is_alone=False), nests_facts=True)
+            )
+        except _LACKING as error:
+            return await self._without(error, found, aim, lacks)
+        lacks.append(lack)
+        return ranking
+
+    async def _nearness(self, question: str) -> look.Nearness:
+        vectors, queries = self._meaning()
+        index = vectors.index
+        return look.Nearness(index, await queries.vector(question, patience_s=self.query_timeout_s))
+
+    async def _without(self, error: BaseException, words: look.Found, aim: look.Aim, lacks: list[str]) -> look.Ranking:
+        """Answer by words alone and say why; an error that has nothing to do with vectors goes on."""
+        if not isinstance(error, _LACKING) or _is_of_texts(error):
+            raise error
+        lacks.append(f"{error}: {BY_KEYWORD}")
+        return await self._in_thread(lambda: look.rank(aim, words, None, nests_facts=True))
+
+    def _is_empty(self) -> bool:
+        """Whether there is nothing to find yet, so that no model has to be asked: a fresh root."""
+        return not self._texts.index.count() and not self._texts.lack()
+
+    def _meaning(self) -> tuple[Vectors, Queries]:
+        if self._vectors is None or self.queries is None:
+            raise NoVectors
+        return self._vectors, self.queries
+
+    async def _in_thread(self, job: Callable[[], T]) -> T:
+        """Look in the indexes; one that fails is looked at."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, job)
+        except (errors.DerivedIndexError, errors.IndexUnavailable) as error:
+            if _is_of_texts(error):
+                self._texts.suspect()
+            elif self._vectors is not None:
+                self._vectors.suspect()
+            raise
+
+    async def _read(self, query: Query, aim: look.Aim, found: look.Ranking) -> list[Hit]:
         """Read what was found; what the ledger has changed since the index saw it is judged by the ledger."""
-        keys = [one.key for one in found.ranked] + [fact.key for facts in found.facts.values() for fact in facts]
+        keys = [one.own.key for one in found.ranked] + [fact.key for facts in found.facts.values() for fact in facts]
+        if query.explains:
+            keys += [one.fact.key for one in found.ranked if one.fact is not None]
         if not keys:
             return []
-        read = {one.key: one for one in await self._reader.rows(keys) if _is_within(one, query, now_us)}
-        return [
-            Hit(
-                row=read[one.key],
-                score=one.score,
-                facts=tuple(
-                    Hit(row=read[fact.key], score=fact.score)
-                    for fact in found.facts.get(one.link, ())
-                    if fact.key in read
-                ),
-            )
-            for one in found.ranked
-            if one.key in read
-        ]
+        rows = await self._reader.rows(list(dict.fromkeys(keys)))
+        read = {one.key: one for one in rows if _is_within(one, query, aim.now_us)}
+        return [_hit(query, aim, one, found, read) for one in found.ranked if one.own.key in read]
 
     def close(self) -> None:
         """Release the threads; searches under way end first."""
         self._threads.shutdown()
 
 
-class _Found(msgspec.Struct, frozen=True, kw_only=True):
-    """Keys with scores, before the ledger is asked."""
-
-    ranked: list[rank.Ranked]
-    facts: dict[int, list[contract.Hit]]
-    """Facts to nest, by the link of their Episode."""
-
-
-def _look(index: text.TextIndex, query: Query, now_us: int) -> _Found:
-    """Search the index; blocking, about half a millisecond at 10,000 entries."""
-    terms = token.query_terms(query.text)
-    kinds = KINDS_OF[query.owner.type] if query.kinds is None else query.kinds
-    threshold = max(query.min_score or 0.0, query.radius or 0.0)
-    top_k = _top_k(query)
-    if not terms or not kinds:
-        return _Found(ranked=[], facts={})
-
-    def bounds(kinds: tuple[str, ...], clause: where.Clause) -> where.Where:
-        return where.Where(owner=query.owner, kinds=kinds, statuses=query.statuses, now_us=now_us, clause=clause)
-
-    with_facts = tuple(kind for kind in kinds if kind in EPISODE_KINDS)
-    alone = tuple(kind for kind in kinds if kind not in EPISODE_KINDS)
-    ranked: list[rank.Ranked] = []
-    facts: list[contract.Hit] = []
-    if with_facts:
-        own = bounds(with_facts, query.filter)
-        n_facts = min(_MAX_FACTS, max(_MIN_FACTS, _FACTS_PER_HIT * top_k))
-        # The filter speaks of Episodes (their parent is a conversation, a fact's is its Episode): it is applied to the
-        # Episodes that the facts belong to, not to the facts.
-        facts = index.search(terms, bounds(FACT_KINDS, where.All()), n_facts)
-        best = rank.parents(facts)
-        hits = {hit.key: hit for hit in index.search(terms, own, top_k + _SPARE)}
-        known = {hit.own_link for hit in hits.values()}
-        hits |= {hit.key: hit for hit in index.score(terms, own, [one for one in best if one not in known])}
-        ranked += rank.cut(rank.lifted(hits.values(), best), threshold)[: top_k + _SPARE]
-    for kind in alone:
-        ranked += rank.cut(rank.plain(index.search(terms, bounds((kind,), query.filter), top_k + _SPARE)), threshold)
-    return _Found(ranked=ranked, facts=_nested(facts, ranked[:top_k]) if query.method == "hybrid" else {})
+_LACKING = (
+    NoVectors,
+    errors.LLMError,
+    errors.ConfigError,
+    errors.WrongWidth,
+    errors.DerivedIndexError,
+    errors.IndexUnavailable,
+)
+"""Why a search has to do without vectors."""
 
 
-def _nested(facts: list[contract.Hit], ranked: list[rank.Ranked]) -> dict[int, list[contract.Hit]]:
-    wanted = {one.link for one in ranked}
-    nested: dict[int, list[contract.Hit]] = {}
-    for fact in facts:
-        if fact.parent_link in wanted and len(nested.setdefault(fact.parent_link, [])) < _FACTS_SHOWN:
-            nested[fact.parent_link].append(fact)
-    return nested
+def _is_of_texts(error: BaseException) -> bool:
+    return isinstance(error, (errors.DerivedIndexError, errors.IndexUnavailable)) and error.index == text.TextIndex.name
+
+
+def _aim(query: Query, now_us: int) -> look.Aim:
+    return look.Aim(
+        owner=query.owner,
+        terms=token.query_terms(query.text),
+        kinds=KINDS_OF[query.owner.type] if query.kinds is None else query.kinds,
+        statuses=query.statuses,
+        now_us=now_us,
+        clause=query.filter,
+        top_k=MAX_TOP_K if query.top_k < 0 else min(query.top_k, MAX_TOP_K),
+        min_score=query.min_score or 0.0,
+        radius=query.radius or 0.0,
+    )
+
+
+def _hit(
+    query: Query,
+    aim: look.Aim,
+    one: fuse.Ranked,
+    found: look.Ranking,
+    read: Mapping[types.EntryKey, store_row.EntryRow],
+) -> Hit:
+    facts = tuple(
+        Hit(row=read[fact.key], score=fact.score) for fact in found.facts.get(one.own.link, ()) if fact.key in read
+    )
+    why = None
+    if query.explains:
+        terms = () if one.own.keyword is None else aim.terms
+        why = Why(
+            terms=terms, own=one.own, fact=one.fact, fact_row=None if one.fact is None else read.get(one.fact.key)
+        )
+    return Hit(row=read[one.own.key], score=one.score, facts=facts, why=why)
 
 
 def _is_within(found: store_row.EntryRow, query: Query, now_us: int) -> bool:
@@ -235,9 +359,5 @@ def _is_within(found: store_row.EntryRow, query: Query, now_us: int) -> bool:
     return found.owner == query.owner and ("expired" if is_over else found.status) in query.statuses
 
 
-def _of_kinds(hits: list[Hit], kinds: tuple[str, ...], query: Query) -> tuple[Hit, ...]:
-    return tuple([hit for hit in hits if hit.row.kind in kinds][: _top_k(query)])
-
-
-def _top_k(query: Query) -> int:
-    return MAX_TOP_K if query.top_k < 0 else min(query.top_k, MAX_TOP_K)
+def _of_kinds(hits: list[Hit], kinds: tuple[str, ...], top_k: int) -> tuple[Hit, ...]:
+    return tuple([hit for hit in hits if hit.row.kind in kinds][:top_k])

@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from everosd import clock, types
-from everosd.index import contract, where
-from everosd.search import query, rank
+from everosd import clock, errors, types
+from everosd.index import vector, where
+from everosd.search import fuse, look, query
 from everosd.store import row
-from tests import memory_rows
+from tests import memory_rows, memory_vectors
 
 OWNER, OTHER, AGENT = memory_rows.OWNER, memory_rows.OTHER, memory_rows.AGENT
 
@@ -36,9 +36,27 @@ def search(store: memory_rows.MemoryStore) -> query.Search:
     return query.Search(store.rows, store, StoppedClock())
 
 
+@pytest.fixture
+def vectors(tmp_path: Path) -> memory_vectors.MemoryVectors:
+    return memory_vectors.MemoryVectors(tmp_path)
+
+
+@pytest.fixture
+def both(store: memory_rows.MemoryStore, vectors: memory_vectors.MemoryVectors) -> query.Search:
+    return query.Search(store.rows, store, StoppedClock(), vectors=vectors, queries=vectors, query_timeout_s=1.5)
+
+
 async def add(store: memory_rows.MemoryStore, *entries: row.EntryRow) -> None:
     """Store entries; the index writes files, which is no work for the loop."""
     await asyncio.to_thread(store.add, *entries)
+
+
+async def add_both(
+    store: memory_rows.MemoryStore, vectors: memory_vectors.MemoryVectors, *entries: row.EntryRow
+) -> None:
+    """Store entries with their vectors."""
+    await add(store, *entries)
+    await asyncio.to_thread(vectors.add, *entries)
 
 
 async def found(search: query.Search, text: str, **fields: object) -> list[int]:
@@ -51,8 +69,8 @@ async def test_X18_a_fresh_root_answers_empty(search: query.Search) -> None:
     """Nothing stored, nothing found, for every method and type of owner."""
     for method in ("keyword", "vector", "hybrid", "agentic", "llm_multiround"):
         for owner in (OWNER, AGENT):
-            asked = query.Query(owner=owner, text="anything", method=method, include_profile=True)
-            answer = await search.run(asked)
+            anything = query.Query(owner=owner, text="anything", method=method, include_profile=True)
+            answer = await search.run(anything)
             assert ((), (), (), ()) == (answer.episodes, answer.profiles, answer.agent_cases, answer.agent_skills)
 
 
@@ -220,34 +238,280 @@ async def test_a_fact_finds_and_lifts_its_episode(store: memory_rows.MemoryStore
     assert [] == await found(search, "lighthouse", statuses=("deprecated",))
 
 
-async def test_facts_are_nested_by_hybrid_only(store: memory_rows.MemoryStore, search: query.Search) -> None:
+async def test_facts_are_nested_by_hybrid_only(
+    store: memory_rows.MemoryStore, vectors: memory_vectors.MemoryVectors, both: query.Search
+) -> None:
     """Keyword and vector leave the list empty; a deprecated or foreign fact is never in it."""
-    await add(store, store.entry("harbour"), store.entry("harbour", owner=OTHER))
-    own = await fact(store, "the harbour has a lighthouse", "ep_20260302_00000001")
-    await fact(store, "the harbour has a crane", "ep_20260302_00000001", status="deprecated")
-    await fact(store, "the harbour has a bar", "ep_20260302_00000001", owner=OTHER)
-    for method, expected in (("keyword", []), ("vector", []), ("hybrid", [own])):
-        answer = await search.run(query.Query(owner=OWNER, text="harbour", method=method))  # type: ignore[arg-type]  # of the literal
+    parent = {"kind": "atomic_fact", "parent_type": "episode", "parent_id": "ep_20260302_00000001"}
+    own = [
+        store.entry("harbour"),
+        store.entry("harbour", owner=OTHER),
+        store.entry("the harbour has a lighthouse", **parent),
+        store.entry("the harbour has a crane", status="deprecated", **parent),
+        store.entry("the harbour has a bar", owner=OTHER, **parent),
+    ]
+    await add_both(store, vectors, *own)
+    for method, expected in (("keyword", []), ("vector", []), ("hybrid", [3])):
+        answer = await both.run(query.Query(owner=OWNER, text="harbour", method=method))  # type: ignore[arg-type]  # of the literal
         (hit,) = answer.episodes
         assert expected == [one.row.key for one in hit.facts]
         assert all(0 < one.score <= 1 for one in hit.facts)
 
 
-async def test_methods_that_need_vectors_say_that_they_were_answered_without(
+async def test_hybrid_nests_facts_that_either_search_matched(
+    store: memory_rows.MemoryStore, vectors: memory_vectors.MemoryVectors, both: query.Search
+) -> None:
+    """One by a word that no vector is near to, one by its vector alone; one that is neither is left out."""
+    parent = {"kind": "atomic_fact", "parent_type": "episode", "parent_id": "ep_20260302_00000001"}
+    entries = [
+        store.entry("the harbour"),
+        store.entry("harbour " + " ".join(f"other{n}" for n in range(60)), **parent),
+        store.entry("of the", **parent),
+        store.entry("zebra", **parent),
+    ]
+    await add_both(store, vectors, *entries)
+    answer = await both.run(query.Query(owner=OWNER, text="of the harbour"))
+    assert {2, 3} == {fact.row.key for fact in answer.episodes[0].facts}
+
+
+@pytest.mark.parametrize("method", ["hybrid", "agentic", "llm_multiround"])
+async def test_without_a_model_hybrid_is_answered_by_keyword_and_says_so(
+    store: memory_rows.MemoryStore, search: query.Search, method: query.Method
+) -> None:
+    """The same hits with the same scores as by keyword, and a reason."""
+    await add(store, store.entry("word"), store.entry("word and more"))
+    answer = await search.run(query.Query(owner=OWNER, text="word", method=method))
+    by_keyword = await search.run(query.Query(owner=OWNER, text="word", method="keyword"))
+    assert by_keyword.episodes == answer.episodes
+    assert (f"{query.NO_MODEL}: {query.BY_KEYWORD}",) == answer.degraded
+    assert () == by_keyword.degraded
+
+
+async def test_M09_without_a_model_a_vector_search_is_refused(
     store: memory_rows.MemoryStore, search: query.Search
 ) -> None:
-    """The same hits as by keyword, and a reason."""
+    """It never gives keyword results under another name; on an empty root and for a blank query there is nothing to find."""
+    assert [] == await found(search, "word", method="vector")
     await add(store, store.entry("word"))
-    for method in ("vector", "hybrid", "agentic", "llm_multiround"):
-        answer = await search.run(query.Query(owner=OWNER, text="word", method=method))
-        assert [1] == [hit.row.key for hit in answer.episodes]
-        assert (query.NO_VECTORS,) == answer.degraded
+    assert [] == await found(search, " ", method="vector")
+    with pytest.raises(query.NoVectors):
+        await found(search, "word", method="vector")
 
 
-def test_lifting_stays_within_bounds_and_never_lowers() -> None:
-    """An Episode's score lies between its own and 1, and is its own where no fact matched."""
-    hits = [contract.Hit(key=types.EntryKey(n), score=n / 10, own_link=n, parent_link=0) for n in range(11)]
-    ranked = rank.lifted(hits, dict.fromkeys(range(0, 11, 2), 1.0))
-    assert all(one.key / 10 <= one.score <= 1 for one in ranked)
-    assert all((one.key / 10 == one.score) == (one.key % 2 == 1 or one.key == 10) for one in ranked)
-    assert sorted(ranked, key=lambda one: -one.score) == ranked
+async def test_keyword_search_asks_for_no_vector(
+    store: memory_rows.MemoryStore, vectors: memory_vectors.MemoryVectors, both: query.Search
+) -> None:
+    """A query that is paid for is one that needs it; hybrid waits as long as the settings say, vector as long as it takes."""
+    await add_both(store, vectors, store.entry("word"))
+    await found(both, "word", method="keyword")
+    assert [] == vectors.asked
+    await found(both, "word", method="hybrid")
+    await found(both, "word", method="vector")
+    assert [("word", 1.5), ("word", None)] == vectors.asked
+
+
+async def test_a_vector_finds_what_no_word_does(
+    store: memory_rows.MemoryStore, vectors: memory_vectors.MemoryVectors, both: query.Search
+) -> None:
+    """Entries whose vectors are near are found by vector and by hybrid, with the similarity as the score by vector."""
+    entry = store.entry("entirely other words")
+    await add(store, entry, store.entry("noise"))
+    await asyncio.to_thread(vectors.add, entry, has_vectors=False)
+    near = memory_vectors.embedded(memory_rows.document(entry), ["the lighthouse", "of the pier"])
+    await asyncio.to_thread(vectors.index.put, [near])
+    assert [] == await found(both, "the lighthouse", method="keyword")
+    by_vector = await both.run(query.Query(owner=OWNER, text="the lighthouse", method="vector"))
+    by_both = await both.run(query.Query(owner=OWNER, text="the lighthouse"))
+    assert [(1, 1.0)] == [(hit.row.key, round(hit.score, 5)) for hit in by_vector.episodes]
+    assert [(1, 0.5)] == [(hit.row.key, round(hit.score, 5)) for hit in by_both.episodes]
+
+
+@pytest.mark.parametrize("method", ["vector", "hybrid"])
+async def test_an_answer_is_the_beginning_of_a_longer_one(
+    store: memory_rows.MemoryStore, vectors: memory_vectors.MemoryVectors, both: query.Search, method: query.Method
+) -> None:
+    """Neither scores nor order depend on how many are asked for."""
+    words = ["harbour", "lighthouse", "crane", "pier", "gull", "net"]
+    bodies = [" ".join([*words[n % 6 :], *words[: n % 3], f"thing{n}"]) for n in range(50)]
+    entries = [store.entry(body) for body in bodies]
+    parents = [one.entry_id for one in entries[::2]]
+    facts = [store.entry(f"the gull {n}", kind="atomic_fact", parent_id=one) for n, one in enumerate(parents)]
+    await add_both(store, vectors, *entries, *facts)
+    asked = query.Query(owner=OWNER, text="gull on the pier", method=method, top_k=50)
+    whole = [(hit.row.key, hit.score) for hit in (await both.run(asked)).episodes]
+    for top_k in (1, 5, 20):
+        part = await both.run(msgspec.structs.replace(asked, top_k=top_k))
+        assert whole[:top_k] == [(hit.row.key, hit.score) for hit in part.episodes]
+
+
+async def test_S05_by_vector_too_the_filter_chooses_among_all_entries(
+    store: memory_rows.MemoryStore, vectors: memory_vectors.MemoryVectors, both: query.Search
+) -> None:
+    """Five old entries among hundreds of nearer ones, of the owner and of another, are found by every method."""
+    await add_both(store, vectors, *(store.entry("fish", timestamp_us=100) for _ in range(300)))
+    await add_both(store, vectors, *(store.entry(f"fish and thing {i}", timestamp_us=1) for i in range(5)))
+    await add_both(store, vectors, *(store.entry("fish", owner=OTHER) for _ in range(100)))
+    for method in ("keyword", "vector", "hybrid"):
+        hits = await found(both, "fish", top_k=5, filter=where.During(to_us=50), method=method)
+        assert set(range(301, 306)) == set(hits)
+
+
+@pytest.mark.parametrize("method", ["vector", "hybrid"])
+async def test_S06_with_vectors_too_scores_are_absolute(
+    store: memory_rows.MemoryStore, vectors: memory_vectors.MemoryVectors, both: query.Search, method: query.Method
+) -> None:
+    """An exact match stands clearly above noise; both bounds act after the filter, and a stricter one never gives more."""
+    exact = store.entry("Mara bought a red bicycle", timestamp_us=5)
+    await add_both(store, vectors, exact, *(store.entry(f"soup on day {i}", timestamp_us=1) for i in range(20)))
+    asked = query.Query(owner=OWNER, text="Mara bought a red bicycle", method=method)
+    scores = [hit.score for hit in (await both.run(asked)).episodes]
+    assert scores[0] > 0.7
+    assert max(scores[1:], default=0.0) < 0.25
+    for bound in ("min_score", "radius"):
+        assert [1] == await found(both, asked.text, method=method, **{bound: 0.4})
+        assert [] == await found(both, asked.text, method=method, filter=where.During(to_us=2), **{bound: 0.4})
+        counts = [len(await found(both, asked.text, method=method, **{bound: step / 10})) for step in range(11)]
+        assert sorted(counts, reverse=True) == counts
+
+
+@pytest.mark.parametrize("method", ["vector", "hybrid"])
+async def test_S07_by_vector_too_only_active_entries_unless_asked(
+    store: memory_rows.MemoryStore, vectors: memory_vectors.MemoryVectors, both: query.Search, method: query.Method
+) -> None:
+    """Deprecated, archived and expired entries are found by their status only."""
+    await add_both(
+        store,
+        vectors,
+        store.entry("word"),
+        store.entry("word", status="deprecated"),
+        store.entry("word", status="archived"),
+        store.entry("word", expires_us=memory_rows.NOW_US),
+    )
+    assert [1] == await found(both, "word", method=method)
+    assert [2] == await found(both, "word", method=method, statuses=("deprecated",))
+    assert [4] == await found(both, "word", method=method, statuses=("expired",))
+
+
+FAILURES = [
+    errors.LLMUnavailable("stub", "it answered 503"),
+    errors.LLMRejected("stub", "it gave a vector that is not finite"),
+    errors.ConfigError("everos.toml", "embedding.dim", "64 were asked for and 32 came"),
+    errors.DerivedIndexError("vectors", "a row is damaged"),
+    errors.IndexUnavailable("vectors", "permission denied"),
+]
+
+
+@pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: type(failure).__name__)
+async def test_S10_an_outage_gives_keyword_results_and_says_so(
+    store: memory_rows.MemoryStore,
+    vectors: memory_vectors.MemoryVectors,
+    both: query.Search,
+    failure: errors.EverosdError,
+) -> None:
+    """Hybrid has the hits and scores of a keyword search beside the reason; vector fails with it."""
+    await add_both(store, vectors, store.entry("red kite"), store.entry("red bus"))
+    expected = [(hit.row.key, hit.score) for hit in (await both.run(asked("red kite", "keyword"))).episodes]
+    vectors.failure = failure
+    answer = await both.run(asked("red kite", "hybrid"))
+    assert expected == [(hit.row.key, hit.score) for hit in answer.episodes]
+    assert (f"{failure}: {query.BY_KEYWORD}",) == answer.degraded
+    with pytest.raises(type(failure)):
+        await both.run(asked("red kite", "vector"))
+
+
+def asked(text: str, method: query.Method, **fields: object) -> query.Query:
+    return query.Query(owner=OWNER, text=text, method=method, **fields)  # type: ignore[arg-type]  # fields by name
+
+
+async def test_E06_vectors_of_two_widths_are_never_compared(
+    store: memory_rows.MemoryStore, vectors: memory_vectors.MemoryVectors, both: query.Search
+) -> None:
+    """Vector search fails at once and names both widths; hybrid answers by keyword and names them too."""
+    await add_both(store, vectors, store.entry("word"))
+    vectors.dim = 64
+    with pytest.raises(errors.WrongWidth, match=r"64 wide.*256 wide"):
+        await found(both, "word", method="vector")
+    answer = await both.run(asked("word", "hybrid"))
+    assert [1] == [hit.row.key for hit in answer.episodes]
+    assert "64" in answer.degraded[0]
+    assert "256" in answer.degraded[0]
+
+
+async def test_what_the_vectors_lack_is_said_where_they_were_asked(
+    store: memory_rows.MemoryStore, vectors: memory_vectors.MemoryVectors, both: query.Search
+) -> None:
+    """Keyword searches lack nothing of it."""
+    await add_both(store, vectors, store.entry("word"))
+    vectors.lacking = "3 of 10 entries have theirs"
+    expected = {"keyword": (), "vector": (vectors.lacking,), "hybrid": (vectors.lacking,)}
+    assert expected == {method: (await both.run(asked("word", method))).degraded for method in expected}  # type: ignore[arg-type]
+
+
+async def test_M09_an_entry_whose_vectors_are_still_to_come_is_found(
+    store: memory_rows.MemoryStore, vectors: memory_vectors.MemoryVectors, both: query.Search
+) -> None:
+    """By hybrid, at once, above what is neither near nor has the words; not by vector."""
+    await add_both(store, vectors, *(store.entry(f"noise {n}") for n in range(5)))
+    fresh = store.entry("a kestrel hovers")
+    await add(store, fresh)
+    await asyncio.to_thread(vectors.add, fresh, has_vectors=False)
+    assert fresh.key == (await found(both, "kestrel", method="hybrid"))[0]
+    assert fresh.key not in await found(both, "kestrel", method="vector")
+
+
+async def test_a_failing_index_is_looked_at_and_the_other_is_not(
+    store: memory_rows.MemoryStore, vectors: memory_vectors.MemoryVectors, both: query.Search
+) -> None:
+    """A damaged vector index costs hybrid its vectors; a damaged text index costs the answer."""
+    await add_both(store, vectors, store.entry("word"))
+    broken = vectors.index
+    await asyncio.to_thread(broken.close)
+    vectors.index = await asyncio.to_thread(vector.VectorIndex, broken.folder)
+    await asyncio.to_thread((broken.folder / "vectors.db").write_bytes, b"no database" * 1000)
+    answer = await both.run(asked("word", "hybrid"))
+    assert [1] == [hit.row.key for hit in answer.episodes]
+    assert (0, 1) == (store.n_suspected, vectors.n_suspected)
+    assert answer.degraded[0].endswith(query.BY_KEYWORD)
+
+
+async def test_agents_are_searched_by_vector_too(
+    store: memory_rows.MemoryStore, vectors: memory_vectors.MemoryVectors, both: query.Search
+) -> None:
+    """Cases and skills compete among themselves only."""
+    case = store.entry("move the piano", kind="agent_case", owner=AGENT)
+    skill = store.entry("move the piano down", kind="agent_skill", owner=AGENT, entry_id="skill_x")
+    await add_both(store, vectors, case, skill)
+    for method in ("keyword", "vector", "hybrid"):
+        answer = await both.run(query.Query(owner=AGENT, text="piano", method=method, top_k=1))
+        assert ([case], [skill]) == ([hit.row for hit in answer.agent_cases], [hit.row for hit in answer.agent_skills])
+
+
+@pytest.mark.parametrize("method", ["keyword", "vector", "hybrid"])
+async def test_a_hit_explains_its_score_when_asked(
+    store: memory_rows.MemoryStore, vectors: memory_vectors.MemoryVectors, both: query.Search, method: query.Method
+) -> None:
+    """What is told is what the score was computed from; without being asked nothing is told."""
+    entry = store.entry("the harbour")
+    fact = store.entry("the harbour has a lighthouse", kind="atomic_fact", parent_id=entry.entry_id)
+    await add_both(store, vectors, entry, fact)
+    (silent,) = (await both.run(asked("harbour", method))).episodes
+    (told,) = (await both.run(asked("harbour", method, explains=True))).episodes
+    why = told.why
+    assert silent.why is None
+    assert why is not None
+    assert why.fact is not None
+    assert why.own.score + (1 - why.own.score) * fuse.LIFT * why.fact.score == told.score == silent.score
+    assert fact == why.fact_row
+    assert (method != "vector", method != "keyword") == (why.own.keyword is not None, why.own.similarity is not None)
+    assert (method != "vector") == (["harbour"] == [term.text for term in why.terms])
+
+
+async def test_near_facts_beyond_the_nearest_hundred_do_not_matter_for_order(
+    store: memory_rows.MemoryStore, vectors: memory_vectors.MemoryVectors, both: query.Search
+) -> None:
+    """An Episode with more matching facts than are asked for is found with the best of them."""
+    entry, other = store.entry("about nothing"), store.entry("about nothing else")
+    facts = [store.entry(f"gull {n}", kind="atomic_fact", parent_id=entry.entry_id) for n in range(look.N_FACTS + 20)]
+    best = store.entry("gull net", kind="atomic_fact", parent_id=other.entry_id)
+    await add_both(store, vectors, entry, other, *facts, best)
+    assert [other.key, entry.key] == (await found(both, "gull net", method="hybrid"))[:2]

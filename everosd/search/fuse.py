@@ -1,0 +1,127 @@
+"""One ranking out of what the words say and what the vectors say.
+
+Both say it on an absolute scale: `keyword` is the share of the BM25 that the query could reach, `similarity` the cosine
+of the nearest piece. Their mean is what an entry scores by itself, and its best fact lifts that towards 1. The score of
+an entry depends on the query, the entry and its facts, never on the other hits nor on which search found it, so that
+scores of different queries can be compared and a threshold means something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from everosd import types
+from everosd.index import contract
+
+LIFT = 0.5
+"""How far an entry's best fact lifts it towards 1. On LoCoMo's sessions anything between 0.3 and 0.7 finds about the same;
+0.5 finds the most in the first place by words, by vectors and by both."""
+
+UNSEEN = 0.5
+"""An entry without vectors yet is taken to be this share as near as its words match: as similar as entries whose words
+match well are in the mean, and less than those whose words do not."""
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """What speaks for one entry or fact."""
+
+    key: types.EntryKey
+    link: int
+    """Stands for owner and entry id, as `contract.link` makes it."""
+    parent_link: int
+    keyword: float | None = None
+    """In [0, 1]; None where words were not asked."""
+    similarity: float | None = None
+    """In [0, 1]; None where vectors were not asked, or the entry has none yet."""
+    score: float
+    """What both make together."""
+
+
+class Ranked(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry's place in the answer."""
+
+    own: Evidence
+    fact: Evidence | None = None
+    """The best of its facts; None: none matched."""
+    score: float
+    """In [0, 1]; sorts the answer."""
+
+    @property
+    def nearness(self) -> float:
+        """Similarity of what is nearest of the entry: a piece of it or its best fact."""
+        return max(self.own.similarity or 0.0, 0.0 if self.fact is None else self.fact.similarity or 0.0)
+
+
+Hits = Mapping[types.EntryKey, contract.Hit]
+"""What one search says of entries: all that were found by any, as far as that index has them."""
+
+
+def by_key(hits: Iterable[contract.Hit]) -> dict[types.EntryKey, contract.Hit]:
+    """Return hits under their keys."""
+    return {hit.key: hit for hit in hits}
+
+
+def evidence(words: Hits | None, vectors: Hits | None) -> list[Evidence]:
+    """Put together what both searches say of each entry; None where one was not asked."""
+    return [_evidence(key, words, vectors) for key in {**(words or {}), **(vectors or {})}]
+
+
+def _evidence(key: types.EntryKey, words: Hits | None, vectors: Hits | None) -> Evidence:
+    word = None if words is None else words.get(key)
+    vector = None if vectors is None else vectors.get(key)
+    keyword = None if words is None else 0.0 if word is None else word.score
+    similarity = None if vector is None else vector.score
+    found = word or vector
+    assert found is not None  # noqa: S101  # a key comes from one of them
+    return Evidence(
+        key=key,
+        link=found.own_link,
+        parent_link=found.parent_link,
+        keyword=keyword,
+        similarity=similarity,
+        score=_mean(keyword, similarity, has_vectors=vectors is not None),
+    )
+
+
+def _mean(keyword: float | None, similarity: float | None, *, has_vectors: bool) -> float:
+    if keyword is None:
+        return similarity or 0.0
+    if not has_vectors:
+        return keyword
+    return (keyword + (keyword * UNSEEN if similarity is None else similarity)) / 2
+
+
+def best_facts(facts: Iterable[Evidence]) -> dict[int, Evidence]:
+    """Return the best fact of each entry, by the entry's link; of equal ones the newest."""
+    best: dict[int, Evidence] = {}
+    for fact in facts:
+        known = best.get(fact.parent_link)
+        if fact.parent_link and (known is None or (fact.score, fact.key) > (known.score, known.key)):
+            best[fact.parent_link] = fact
+    return best
+
+
+def lifted(entries: Iterable[Evidence], facts: Mapping[int, Evidence]) -> list[Ranked]:
+    """Rank entries by their own score, raised by their best fact.
+
+    `own + (1 - own) * LIFT * fact`: never lower than the entry's own, never above 1, and an entry without facts keeps
+    its score.
+    """
+    ranked = []
+    for own in entries:
+        fact = facts.get(own.link)
+        score = own.score if fact is None else own.score + (1 - own.score) * LIFT * fact.score
+        ranked.append(Ranked(own=own, fact=fact, score=score))
+    return ordered(ranked)
+
+
+def ordered(ranked: Iterable[Ranked]) -> list[Ranked]:
+    """Sort best first; equal scores by key, the newest first, so that the order is the same every time."""
+    return sorted(ranked, key=lambda one: (-one.score, -one.own.key))
+
+
+def cut(ranked: Iterable[Ranked], *, min_score: float = 0.0, radius: float = 0.0) -> list[Ranked]:
+    """Return what scores at least `min_score` and is at least as near as `radius`, in the order given."""
+    return [one for one in ranked if one.score >= min_score and (not radius or one.nearness >= radius)]

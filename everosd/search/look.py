@@ -1,0 +1,198 @@
+"""Looking in the indexes: what each finds, what each says of what the other found, and the one ranking of it.
+
+Everything here blocks and runs in a thread. A *leg* is one index with the query in its terms; with two legs every
+candidate is scored by both, so that it does not matter which of them found it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from everosd import types
+from everosd.index import contract, token, where
+from everosd.search import fuse
+
+if TYPE_CHECKING:
+    from everosd.index import text, vector
+    from everosd.models import embed
+
+ENTRY_KINDS = ("episode", "memory")
+"""Kinds that appear among Episodes; facts may belong to them."""
+FACT_KINDS = ("atomic_fact",)
+
+N_FACTS = 100
+"""Facts that each index is asked for; with 40 LoCoMo's sessions are found as well as with all. The same whatever `top_k`
+is, or scores would depend on it."""
+
+MIN_CANDIDATES = 60
+"""Entries that each index is asked for at least where both are: what is best by both may be best by neither."""
+
+SPARE = 10
+"""Entries beyond `top_k`, for those that went away between index and ledger."""
+
+NEAR = 0.25
+"""A fact without any of the words is nested from this similarity on: 95 % of unrelated texts are further apart."""
+
+_FACTS_SHOWN = 10  # facts nested under one Episode
+
+
+class Aim(msgspec.Struct, frozen=True, kw_only=True):
+    """What to look for, and within which bounds."""
+
+    owner: types.Owner
+    terms: tuple[token.Term, ...]
+    kinds: tuple[str, ...]
+    statuses: tuple[str, ...]
+    now_us: int
+    clause: where.Clause
+    top_k: int
+    min_score: float = 0.0
+    radius: float = 0.0
+    """Least similarity; by words alone, where there is none, the least score."""
+
+    def groups(self) -> list[tuple[str, ...]]:
+        """Return the kinds that compete for the same places: those among Episodes, and each of the others."""
+        together = tuple(kind for kind in self.kinds if kind in ENTRY_KINDS)
+        return [*([together] if together else []), *((kind,) for kind in self.kinds if kind not in ENTRY_KINDS)]
+
+    def bounds(self, kinds: tuple[str, ...]) -> where.Where:
+        """Return the bounds of entries of these kinds.
+
+        The filter speaks of entries, not of their facts (an Episode's parent is a conversation, a fact's is its
+        Episode): it is applied to the entries that facts belong to.
+        """
+        clause = self.clause if kinds != FACT_KINDS else where.All()
+        return where.Where(owner=self.owner, kinds=kinds, statuses=self.statuses, now_us=self.now_us, clause=clause)
+
+
+class Leg(Protocol):
+    """One index, asked with one query."""
+
+    def search(self, bounds: where.Where, k: int) -> list[contract.Hit]:
+        """Return the `k` best within the bounds."""
+
+    def score(self, bounds: where.Where, links: Iterable[int]) -> list[contract.Hit]:
+        """Return what these links stand for, within the bounds."""
+
+
+class Words:
+    """The text index, asked for terms."""
+
+    def __init__(self, index: text.TextIndex, terms: Sequence[token.Term]) -> None:
+        """Look for `terms` in `index`."""
+        self._index, self._terms = index, terms
+
+    def search(self, bounds: where.Where, k: int) -> list[contract.Hit]:
+        """Return the `k` best within the bounds that have one of the terms."""
+        return self._index.search(self._terms, bounds, k)
+
+    def score(self, bounds: where.Where, links: Iterable[int]) -> list[contract.Hit]:
+        """Return what these links stand for, within the bounds; without any of the terms it scores 0."""
+        return self._index.score(self._terms, bounds, links)
+
+
+class Nearness:
+    """The vector index, asked for a vector."""
+
+    def __init__(self, index: vector.VectorIndex, query: embed.Vectors) -> None:
+        """Look for what is near `query`, `(dim,)`, in `index`."""
+        self._index, self._query = index, query
+
+    def search(self, bounds: where.Where, k: int) -> list[contract.Hit]:
+        """Return the `k` nearest within the bounds."""
+        return self._index.search(self._query, bounds, k)
+
+    def score(self, bounds: where.Where, links: Iterable[int]) -> list[contract.Hit]:
+        """Return what these links stand for, within the bounds; without vectors it is left out."""
+        return self._index.score(self._query, bounds, links)
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What one leg found, before the other is heard: a dict per group of kinds, and the facts."""
+
+    leg: Leg
+    groups: tuple[dict[types.EntryKey, contract.Hit], ...]
+    facts: dict[types.EntryKey, contract.Hit]
+
+    def completed(self, bounds: where.Where, at: int, links: Iterable[int]) -> dict[types.EntryKey, contract.Hit]:
+        """Return a group with what the other leg found."""
+        return _completed(self.leg, self.groups[at], bounds, links)
+
+
+class Ranking(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer in keys, before the ledger is asked."""
+
+    ranked: tuple[fuse.Ranked, ...] = ()
+    """Best first within each group of kinds."""
+    facts: dict[int, list[fuse.Evidence]] = {}
+    """Facts to nest, by the link of their entry, best first."""
+
+
+def find(leg: Leg, aim: Aim, *, is_alone: bool) -> Found:
+    """Ask one index; with `is_alone` only for what fits into the answer."""
+    k = aim.top_k + SPARE if is_alone else max(MIN_CANDIDATES, aim.top_k + SPARE)
+    groups = tuple(fuse.by_key(leg.search(aim.bounds(kinds), k)) for kinds in aim.groups())
+    facts = leg.search(aim.bounds(FACT_KINDS), N_FACTS) if _has_facts(aim) else []
+    return Found(leg=leg, groups=groups, facts=fuse.by_key(facts))
+
+
+def rank(aim: Aim, words: Found | None, near: Found | None, *, nests_facts: bool = False) -> Ranking:
+    """Make one ranking of what one or two legs found."""
+    facts = _facts(aim, words, near)
+    best = fuse.best_facts(facts)
+    # By words alone nothing is known of similarity: there the radius bounds the score, as `min_score` does.
+    floor = max(aim.min_score, aim.radius) if near is None else aim.min_score
+    radius = 0.0 if near is None else aim.radius
+    ranked: list[fuse.Ranked] = []
+    for at, kinds in enumerate(aim.groups()):
+        bounds = aim.bounds(kinds)
+        lifting = best if kinds[0] in ENTRY_KINDS else {}
+        links = {hit.own_link for leg in (words, near) if leg is not None for hit in leg.groups[at].values()}
+        links |= lifting.keys()
+        entries = fuse.evidence(
+            None if words is None else words.completed(bounds, at, links),
+            None if near is None else near.completed(bounds, at, links),
+        )
+        placed = fuse.cut(fuse.lifted(entries, lifting), min_score=floor, radius=radius)
+        if words is not None:  # what has none of the words and is not near either was not found
+            placed = [one for one in placed if one.score > 0]
+        ranked += placed[: aim.top_k + SPARE]
+    return Ranking(ranked=tuple(ranked), facts=_nested(facts, ranked) if nests_facts else {})
+
+
+def _has_facts(aim: Aim) -> bool:
+    return any(kind in ENTRY_KINDS for kind in aim.kinds)
+
+
+def _facts(aim: Aim, words: Found | None, near: Found | None) -> list[fuse.Evidence]:
+    """Return the facts that either leg found, scored by both."""
+    if words is None or near is None:
+        return fuse.evidence(None if words is None else words.facts, None if near is None else near.facts)
+    links = {hit.own_link for leg in (words, near) for hit in leg.facts.values()}
+    bounds = aim.bounds(FACT_KINDS)
+    return fuse.evidence(
+        _completed(words.leg, words.facts, bounds, links), _completed(near.leg, near.facts, bounds, links)
+    )
+
+
+def _completed(
+    leg: Leg, found: dict[types.EntryKey, contract.Hit], bounds: where.Where, links: Iterable[int]
+) -> dict[types.EntryKey, contract.Hit]:
+    """Add what a leg says of links that it did not find itself."""
+    known = {hit.own_link for hit in found.values()}
+    unknown = [link for link in links if link not in known]
+    return found | fuse.by_key(leg.score(bounds, unknown)) if unknown else found
+
+
+def _nested(facts: list[fuse.Evidence], ranked: Sequence[fuse.Ranked]) -> dict[int, list[fuse.Evidence]]:
+    """Return the facts that matched by themselves, by the link of their entry, best first."""
+    wanted = {one.own.link for one in ranked}
+    matched = [one for one in facts if one.keyword or (one.similarity or 0.0) >= NEAR]
+    nested: dict[int, list[fuse.Evidence]] = {}
+    for fact in sorted(matched, key=lambda one: (-one.score, -one.key)):
+        if fact.parent_link in wanted and len(nested.setdefault(fact.parent_link, [])) < _FACTS_SHOWN:
+            nested[fact.parent_link].append(fact)
+    return nested
