@@ -54,11 +54,14 @@ class MemoryVectors:
 
     def add(self, *entries: row.EntryRow, has_vectors: bool = True) -> None:
         """Index entries; those without vectors wait for them."""
-        documents = [memory_rows.document(one) for one in entries]
+        self.add_documents([memory_rows.document(one) for one in entries], has_vectors=has_vectors)
+
+    def add_documents(self, documents: Sequence[contract.Document], *, has_vectors: bool = True) -> None:
+        """Index documents, each in one piece."""
         self.index.write(documents, [])
         self.index.commit()
         if has_vectors:
-            self.index.put([embedded(one, [one.body]) for one in documents])
+            self.index.put([embedded(one, [f"{one.title} {one.body}"]) for one in documents])
 
 
 def embedded(document: contract.Document, texts: Sequence[str]) -> vector.Embedded:

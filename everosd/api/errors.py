@@ -10,6 +10,7 @@ from litestar import exceptions
 
 from everosd import clock, errors
 from everosd.api import moment, schema
+from everosd.search import query
 
 NOT_FOUND = "NOT_FOUND"
 METHOD_NOT_ALLOWED = "METHOD_NOT_ALLOWED"
@@ -53,8 +54,15 @@ TABLE: tuple[tuple[type[Exception], int, str], ...] = (
     (errors.DerivedIndexError, 503, "CAPABILITY_UNAVAILABLE"),
     (errors.IndexUnavailable, 503, "CAPABILITY_UNAVAILABLE"),
     (errors.StoreError, 503, "CAPABILITY_UNAVAILABLE"),
+    (query.NoVectors, 503, "CAPABILITY_UNAVAILABLE"),
+    (errors.LLMError, 503, "EXTERNAL_SERVICE_UNAVAILABLE"),
+    (errors.WrongWidth, 422, "PROVIDER_NOT_CONFIGURED"),
+    (errors.ConfigError, 422, "PROVIDER_NOT_CONFIGURED"),
 )
 """Errors whose message is meant for the caller; everything else is a generic 500."""
+
+ELSEWHERE = (query.NoVectors, errors.LLMError)
+"""Errors that are no fault of the daemon's: a model that is not set up, or its provider's; told once where it is kept."""
 
 ROUTING: dict[int, str] = {
     404: NOT_FOUND,
@@ -81,7 +89,7 @@ def answer(error: Exception) -> Answer:
     """Return what the caller is told of `error`."""
     for kind, status, code in TABLE:
         if isinstance(error, kind):
-            is_fault = status >= HTTPStatus.INTERNAL_SERVER_ERROR
+            is_fault = status >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, ELSEWHERE)
             return Answer(status=status, code=code, message=str(error), is_fault=is_fault)
     if isinstance(error, exceptions.HTTPException):
         return _routing(error)

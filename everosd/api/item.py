@@ -11,9 +11,10 @@ import msgspec
 
 from everosd import types
 from everosd.api import moment, schema
+from everosd.index import token
 from everosd.log import entry as log_entry
 from everosd.log import entry_text, view
-from everosd.search import query
+from everosd.search import fuse, query
 from everosd.store import row as store_row
 
 _PROFILE_SCOPE = frozenset({"id", "type", "file_type", "schema_version", "user_id", "track"})
@@ -64,7 +65,7 @@ class Maker(msgspec.Struct, frozen=True, kw_only=True):
         if row.kind == "memory":
             fields |= {"memory_type": row.memory_type, "path": row.memory_path}
         fields["atomic_facts"] = tuple(self._fact(fact) for fact in hit.facts)
-        return _made(schema.SearchEpisodeItem, fields)
+        return _made(schema.SearchEpisodeItem, fields | _explained(hit))
 
     def found_profile(self, hit: query.Hit) -> schema.SearchProfileItem:
         """Return a profile beside what a search found; it has no score."""
@@ -72,15 +73,13 @@ class Maker(msgspec.Struct, frozen=True, kw_only=True):
 
     def found_agent_case(self, hit: query.Hit) -> schema.SearchAgentCaseItem:
         """Return a case that a search found."""
-        return _made(
-            schema.SearchAgentCaseItem, {**self._base(hit.row), **self._agent_case(hit.row), "score": hit.score}
-        )
+        fields = {**self._base(hit.row), **self._agent_case(hit.row), "score": hit.score}
+        return _made(schema.SearchAgentCaseItem, fields | _explained(hit))
 
     def found_agent_skill(self, hit: query.Hit) -> schema.SearchAgentSkillItem:
         """Return a skill that a search found."""
-        return _made(
-            schema.SearchAgentSkillItem, {**self._base(hit.row), **self._agent_skill(hit.row), "score": hit.score}
-        )
+        fields = {**self._base(hit.row), **self._agent_skill(hit.row), "score": hit.score}
+        return _made(schema.SearchAgentSkillItem, fields | _explained(hit))
 
     def status(self, row: store_row.EntryRow) -> str:
         """Return the status of an entry now: the clock alone makes an active one expired."""
@@ -107,10 +106,7 @@ class Maker(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def _fact(self, hit: query.Hit) -> schema.SearchAtomicFactItem:
-        entry = parsed(hit.row)
-        return schema.SearchAtomicFactItem(
-            id=public(hit.row), content=content_of(entry, view.view(entry)), score=hit.score
-        )
+        return schema.SearchAtomicFactItem(id=public(hit.row), content=_said(hit.row), score=hit.score)
 
     def _profile(self, row: store_row.EntryRow) -> dict[str, object]:
         fields = parsed(row).fields
@@ -135,6 +131,41 @@ class Maker(msgspec.Struct, frozen=True, kw_only=True):
 
 def _made(kind: type[ItemT], fields: dict[str, object]) -> ItemT:
     return kind(**fields)
+
+
+def _explained(hit: query.Hit) -> dict[str, object]:
+    """Return the field that tells what a score is made of; none where that was not asked for."""
+    why = hit.why
+    if why is None:
+        return {}
+    entry = parsed(hit.row)
+    explanation = schema.Explanation(
+        keyword=why.own.keyword,
+        similarity=why.own.similarity,
+        own=why.own.score,
+        lift=fuse.LIFT,
+        fact=_explained_fact(why),
+        words=token.matched_words(why.question, f"{view.title(entry)}\n{view.body(entry)}"),
+    )
+    return {"explain": explanation}
+
+
+def _explained_fact(why: query.Why) -> schema.ExplainedFact | None:
+    if why.fact is None or why.fact_row is None:
+        return None
+    return schema.ExplainedFact(
+        id=public(why.fact_row),
+        content=_said(why.fact_row),
+        keyword=why.fact.keyword,
+        similarity=why.fact.similarity,
+        score=why.fact.score,
+    )
+
+
+def _said(row: store_row.EntryRow) -> str:
+    """Return what an entry says."""
+    entry = parsed(row)
+    return content_of(entry, view.view(entry))
 
 
 def _named(seen: object, names: Sequence[str]) -> dict[str, object]:

@@ -60,11 +60,13 @@ class Memory:
                 filter=wanted,
                 statuses=statuses,
                 include_profile=asked.include_profile,
+                explains=asked.explain,
             )
         )
         maker = self._maker(has_status=asked.include_status is not None)
         messages = await self._unprocessed(asked, owner, maker)
-        data = await _beside_loop(lambda: _found(maker, answer, messages), _n_chars(answer))
+        size = INLINE_CHARS + 1 if asked.explain else _n_chars(answer)  # explaining takes every text apart
+        data = await _beside_loop(lambda: _found(maker, answer, messages), size)
         return reply.success(request, data, degraded=answer.degraded)
 
     async def get(self, request: reply.Request) -> reply.Response:

@@ -48,6 +48,8 @@ class SearchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     filters: FilterObject | None = None
     include_status: tuple[Status, ...] | None = None
     """Statuses to search; None means active ones only, and no status on the items."""
+    explain: bool = False
+    """Items carry `explain`: what their score is made of. Not in EverOS."""
     with_readable_episode: Any = None
     """Taken and ignored: the EverOS cloud SDK always sends it."""
 
@@ -109,6 +111,34 @@ class ReconcileRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """How long to wait until everything noticed is searchable."""
 
 
+class ExplainedFact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The fact that lifts the score of its Episode."""
+
+    id: str
+    content: str
+    keyword: float | None
+    """None where words were not asked."""
+    similarity: float | None
+    """None where vectors were not asked, or the fact has none yet."""
+    score: float
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a score is made of: `score = own + (1 - own) * lift * fact.score`, and `own` without a fact."""
+
+    keyword: float | None
+    """Share of the BM25 that the query could reach, in [0, 1]; None where words were not asked."""
+    similarity: float | None
+    """Cosine of the nearest piece, in [0, 1]; None where vectors were not asked, or the entry has none yet."""
+    own: float
+    """What both make: their mean; one of them where the other was not asked."""
+    lift: float
+    fact: ExplainedFact | None
+    """The best of its facts; None: none matched."""
+    words: tuple[str, ...]
+    """Words of the query that stand in it, in some form."""
+
+
 class GetEpisodeItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An Episode, or a typed memory among Episodes."""
 
@@ -157,6 +187,7 @@ class SearchEpisodeItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """On typed memories only."""
     path: str | msgspec.UnsetType = msgspec.UNSET
     """On typed memories only."""
+    explain: Explanation | msgspec.UnsetType = msgspec.UNSET
     status: str | msgspec.UnsetType = msgspec.UNSET
     deprecated_by: str | msgspec.UnsetType | None = msgspec.UNSET
 
@@ -200,6 +231,7 @@ class SearchAgentCaseItem(GetAgentCaseItem, frozen=True, kw_only=True, forbid_un
     """One task an agent worked on, as found."""
 
     score: float
+    explain: Explanation | msgspec.UnsetType = msgspec.UNSET
 
 
 class GetAgentSkillItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -223,6 +255,7 @@ class SearchAgentSkillItem(GetAgentSkillItem, frozen=True, kw_only=True, forbid_
     """A procedure that an agent learned, as found."""
 
     score: float
+    explain: Explanation | msgspec.UnsetType = msgspec.UNSET
 
 
 class UnprocessedMessageDTO(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -139,8 +139,12 @@ def search(
         bool, typer.Option("--all", help="Also what is deprecated, expired, superseded or archived.")
     ] = False,
     method: Annotated[
-        Method, typer.Option("--method", help="vector and hybrid answer by keyword for now.")
+        Method,
+        typer.Option(
+            "--method", help="By words, by meaning, or by both (hybrid). Meaning needs a daemon that serves the root."
+        ),
     ] = "keyword",
+    explain: Annotated[bool, typer.Option("--explain", help="Say what each score is made of.")] = False,
     as_json: Json = False,
 ) -> None:
     """Search one person's or agent's memory."""
@@ -159,6 +163,8 @@ def search(
         "user_id": None if user is None else _legible(user),
         "agent_id": None if agent is None else _legible(agent),
     }
+    if explain:
+        body["explain"] = True
     if include_all:
         body["include_status"] = ["active", "deprecated", "expired", "superseded", "archived"]
     try:

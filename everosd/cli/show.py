@@ -127,10 +127,31 @@ def _hit(item: Body, title: str, text: str) -> str:
             *(f"      {line}" for line in lines),
             f"      {item.get('id')}",
         )
+            *(f"      {line}" for line in _why(section(item, "explain"), width - 6)),
     )
 
 
 def _memory(data: Body) -> str:
+def _why(why: Body, width: int) -> Iterator[str]:
+    """Say what a score is made of; nothing where that was not asked for."""
+    if not why:
+        return
+    words = ", ".join(str(word) for word in cast("Iterable[object]", why.get("words") or ()))
+    matched = f" ({words})" if words else ""
+    by_words, by_meaning = _share(why, "keyword"), _share(why, "similarity")
+    yield f"= {_share(why, 'own')} by itself: words {by_words}{matched}, meaning {by_meaning}"
+    fact = section(why, "fact")
+    if fact:
+        head = f"+ a fact of {_share(fact, 'score')} (words {_share(fact, 'keyword')}, meaning {_share(fact, 'similarity')}): "
+        yield textwrap.shorten(head + str(fact.get("content") or ""), width, placeholder=" …")
+
+
+def _share(data: Body, key: str) -> str:
+    """Return a score to two digits; a dash where there is none."""
+    value = data.get(key)
+    return f"{value:.2f}" if isinstance(value, (int, float)) else "-"
+
+
     """Say how much there is."""
     owners = f" of {_n(data, 'owners', 'owner')}" if data.get("owners") else ""
     on_disk = data.get("files_on_disk")

@@ -131,15 +131,25 @@ def lead_terms(text: str, lead: str) -> str:
     return lead + joined.replace(" ", " " + lead) if joined else ""
 
 
-def query_terms(text: str) -> tuple[Term, ...]:
-    """Return the distinct terms to look for, in order; stop words only where nothing else is left."""
+def query_words(text: str) -> tuple[str, ...]:
+    """Return the distinct words to look for, folded, in order; stop words only where nothing else is left."""
     words = _words(text[:MAX_QUERY_CHARS])
-    telling = [word for word in words if word not in STOP_WORDS] or words
+    return tuple(dict.fromkeys([word for word in words if word not in STOP_WORDS] or words))
+
+
+def query_terms(text: str) -> tuple[Term, ...]:
+    """Return the distinct terms to look for, in order."""
     weights: dict[str, float] = {}
-    for word in dict.fromkeys(telling):
+    for word in query_words(text):
         for term, weight in _forms(word):
             weights[term] = max(weight, weights.get(term, 0.0))
     return tuple(Term(text=term, weight=weight) for term, weight in weights.items())
+
+
+def matched_words(query: str, text: str) -> tuple[str, ...]:
+    """Return the words of a query that a document's text has, in any of the forms that are looked for."""
+    terms = set(lead_terms(text, "").split())
+    return tuple(word for word in query_words(query) if any(term in terms for term, _ in _forms(word)))
 
 
 def _words(text: str) -> list[str]:

@@ -87,7 +87,7 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
 class Why(msgspec.Struct, frozen=True, kw_only=True):
     """What a score is made of."""
 
-    terms: tuple[token.Term, ...]
+    question: str
     """What was looked for by words; empty where words were not asked."""
     own: fuse.Evidence
     fact: fuse.Evidence | None = None
@@ -201,7 +201,7 @@ class Search:
         now_us = clock.to_us(self._clock.now())
         aim = _aim(query, now_us)
         lacks: list[str] = []
-        if not aim.terms or not aim.kinds or self._is_empty():
+        if not aim.terms or not aim.kinds:
             found = look.Ranking()
         elif query.method == "keyword":
             found = await self._by_words(aim, lacks)
@@ -228,6 +228,8 @@ class Search:
         return await self._in_thread(lambda: look.rank(aim, look.find(words, aim, is_alone=True), None))
 
     async def _by_vector(self, question: str, aim: look.Aim, lacks: list[str]) -> look.Ranking:
+        if not self._texts.index.count() and not self._texts.lack():
+            return look.Ranking()  # a fresh root: no model needs to be asked, and none to be there
         vectors, queries = self._meaning()
         index = vectors.index
         near = look.Nearness(index, await queries.vector(question))
@@ -269,10 +271,6 @@ class Search:
         lacks.append(f"{error}: {BY_KEYWORD}")
         return await self._in_thread(lambda: look.rank(aim, words, None, nests_facts=True))
 
-    def _is_empty(self) -> bool:
-        """Whether there is nothing to find yet, so that no model has to be asked: a fresh root."""
-        return not self._texts.index.count() and not self._texts.lack()
-
     def _meaning(self) -> tuple[Vectors, Queries]:
         if self._vectors is None or self.queries is None:
             raise NoVectors
@@ -298,7 +296,7 @@ class Search:
             return []
         rows = await self._reader.rows(list(dict.fromkeys(keys)))
         read = {one.key: one for one in rows if _is_within(one, query, aim.now_us)}
-        return [_hit(query, aim, one, found, read) for one in found.ranked if one.own.key in read]
+        return [_hit(query, one, found, read) for one in found.ranked if one.own.key in read]
 
     def close(self) -> None:
         """Release the threads; searches under way end first."""
@@ -336,7 +334,6 @@ def _aim(query: Query, now_us: int) -> look.Aim:
 
 def _hit(
     query: Query,
-    aim: look.Aim,
     one: fuse.Ranked,
     found: look.Ranking,
     read: Mapping[types.EntryKey, store_row.EntryRow],
@@ -346,9 +343,11 @@ def _hit(
     )
     why = None
     if query.explains:
-        terms = () if one.own.keyword is None else aim.terms
         why = Why(
-            terms=terms, own=one.own, fact=one.fact, fact_row=None if one.fact is None else read.get(one.fact.key)
+            question="" if one.own.keyword is None else query.text,
+            own=one.own,
+            fact=one.fact,
+            fact_row=None if one.fact is None else read.get(one.fact.key),
         )
     return Hit(row=read[one.own.key], score=one.score, facts=facts, why=why)
 

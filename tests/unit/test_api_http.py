@@ -104,15 +104,15 @@ async def test_X18_a_fresh_root_answers_with_nothing(open_door: Open) -> None:
 
 
 async def test_what_cannot_be_done_as_asked_stands_beside_data(open_door: Open) -> None:
-    """Vector search says that it was answered by keyword, and is counted; keyword search says nothing."""
+    """Hybrid search says that it was answered by keyword, and is counted; keyword search says nothing."""
     async with open_door({}) as door:
         body = {"query": "q", "user_id": "mara"}
-        by_vector = (await door.client.post("/api/v1/memory/search", json=body | {"method": "vector"})).json()
+        hybrid = (await door.client.post("/api/v1/memory/search", json=body)).json()
         by_keyword = (await door.client.post("/api/v1/memory/search", json=body | {"method": "keyword"})).json()
         metrics = (await door.client.get("/metrics")).text
 
     assert "everosd_degraded_answers_total 1.0" in metrics
-    assert "vectors" in by_vector["degraded"][0]
+    assert hybrid["degraded"][0].endswith("answered by keyword")
     assert "degraded" not in by_keyword
 
 

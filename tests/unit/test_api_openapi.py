@@ -43,11 +43,13 @@ OURS = {
     "CascadeHealthBlock": {"phase", "lsn", "files_on_disk", "files_indexed", "entries", "scan_age_s", "done", "total"}
     | {"projections"},
     "GetRequest": {"include_status", "with_readable_episode"},
-    "SearchRequest": {"include_status", "with_readable_episode"},
+    "SearchRequest": {"include_status", "with_readable_episode", "explain"},
     "GetResponse": {"degraded"},
     "SearchResponse": {"degraded"},
     "HealthResponse": {"ready", "degraded", "watch", "problems", "n_problems", "uptime_s"},
-    "SearchEpisodeItem": {"memory_type", "path", "status", "deprecated_by"},
+    "SearchEpisodeItem": {"memory_type", "path", "status", "deprecated_by", "explain"},
+    "SearchAgentCaseItem": {"status", "deprecated_by", "explain"},
+    "SearchAgentSkillItem": {"status", "deprecated_by", "explain"},
 }
 """What we have more of; items have `status` and `deprecated_by` besides."""
 

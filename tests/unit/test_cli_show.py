@@ -106,6 +106,19 @@ def test_hits_show_score_title_text_and_id() -> None:
     assert len(text.splitlines()) == 2 + show.TEXT_LINES
 
 
+def test_a_hit_tells_what_its_score_is_made_of() -> None:
+    """One line for itself, with the words that matched, and one for the fact that lifts it; nothing without `explain`."""
+    fact = {"content": "Mara's dog is called Bilbo. " * 9, "keyword": 0.5, "similarity": None, "score": 0.375}
+    why = {"keyword": 0.6, "similarity": 0.4, "own": 0.5, "lift": 0.5, "fact": fact, "words": ["puppy", "mara"]}
+    hit = {"id": "mara_ep_1", "subject": "A puppy", "episode": "Mara took in a puppy.", "score": 0.59}
+    text = show.hits({"episodes": [hit | {"explain": why}]})
+    assert "      = 0.50 by itself: words 0.60 (puppy, mara), meaning 0.40\n" in text
+    assert "      + a fact of 0.38 (words 0.50, meaning -): Mara's dog is called Bilbo." in text
+    assert "by itself" not in show.hits({"episodes": [hit]})
+    alone = why | {"keyword": None, "words": [], "fact": None}
+    assert show.hits({"episodes": [hit | {"explain": alone}]}).endswith("by itself: words -, meaning 0.40")
+
+
 def test_hits_flag_what_is_not_active() -> None:
     """With --all a deprecated entry cannot be taken for a live one."""
     item = {"id": "x", "subject": "s", "episode": "", "status": "deprecated", "score": 1}
