@@ -10,7 +10,9 @@ import contextlib
 import dataclasses
 import datetime as dt
 import errno
+import importlib
 import os
+import sqlite3
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -24,9 +26,10 @@ from everosd import config, errors, lock, logs
 
 if TYPE_CHECKING:
     from everosd.api import guard
-    from everosd.cascade import apply, project
-    from everosd.index import contract, text
+    from everosd.cascade import apply, embed, project
+    from everosd.index import contract, text, vector
     from everosd.log import layout
+    from everosd.models import embed as models
     from everosd.search import query
     from everosd.store import db, read
     from everosd.watch import fs
@@ -52,6 +55,8 @@ DISK_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 
 INDEX_FOLDER = ".index"
 LEDGER = Path("sqlite", "system.db")
+VECTORS = "vectors"
+CACHE = Path(".cache", "embeddings.db")
 PRIVATE = 0o077
 """What everosd makes is its user's alone."""
 
@@ -69,6 +74,8 @@ class Node:
     database: db.Database
     reader: read.Reader
     text: project.Projection[text.TextIndex]
+    meaning: Meaning | None
+    """What makes and finds vectors; None where no model is wanted, or for a command that needs none."""
     watcher: fs.Watcher
     cascade: apply.Cascade
     search: query.Search
@@ -83,8 +90,48 @@ def exit_code(error: BaseException) -> int:
     return DISK_FAILED if is_disk else UNEXPECTED
 
 
+class Meaning:
+    """The model behind vector search: opened beside everything else, exchanged when its settings change."""
+
+    def __init__(
+        self, settings: config.Embedding, clock: clocks.Clock, embedding: embed.Embedding, search: query.Search
+    ) -> None:
+        """Wire the parts; the model is opened by `run`."""
+        self._settings = settings
+        self._clock = clock
+        self.embedding = embedding
+        self._search = search
+        self._changed = asyncio.Event()
+        self._changed.set()
+
+    def change(self, settings: config.Embedding) -> None:
+        """Ask the model that these settings name, from the next turn on."""
+        self._settings = settings
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Keep the model of the settings in force open until cancelled."""
+        provider = await asyncio.to_thread(importlib.import_module, "everosd.models.provider")
+        queries = provider.queries(self._clock)
+        embedder: models.Embedder | None = None
+        try:
+            while True:
+                await self._changed.wait()
+                self._changed.clear()
+                before, embedder = embedder, provider.open_embedder(self._settings, self._clock)
+                queries.replace(embedder)
+                self.embedding.use(embedder, self._settings)
+                self._search.query_timeout_s = self._settings.query_timeout_seconds
+                self._search.queries = queries
+                if before is not None:
+                    await before.close()
+        finally:
+            if embedder is not None:
+                await embedder.close()
+
+
 @contextlib.asynccontextmanager
-async def open_node(settings: config.Config, clock: clocks.Clock) -> AsyncIterator[Node]:
+async def open_node(settings: config.Config, clock: clocks.Clock, *, has_vectors: bool = False) -> AsyncIterator[Node]:
     """Open the files alone, under the root's lock, with every loop running but no watcher and no port.
 
     Edits are noticed when asked for: `await node.cascade.reconcile(...)`, then `await node.cascade.settled(...)`.
@@ -95,14 +142,17 @@ async def open_node(settings: config.Config, clock: clocks.Clock) -> AsyncIterat
     os.umask(PRIVATE)
     held = await asyncio.to_thread(lock.acquire, settings.root, started_at=clock.now().isoformat())
     with held:
-        async with open_parts(settings, clock) as node, loops(node, is_watching=False):
+        async with open_parts(settings, clock, has_vectors=has_vectors) as node, loops(node, is_watching=False):
             yield node
 
 
 @contextlib.asynccontextmanager
-async def open_parts(settings: config.Config, clock: clocks.Clock) -> AsyncIterator[Node]:
-    """Open the parts in the order in which they need each other, and close them in the opposite one."""
-    from everosd.cascade import apply, project
+async def open_parts(settings: config.Config, clock: clocks.Clock, *, has_vectors: bool = True) -> AsyncIterator[Node]:
+    """Open the parts in the order in which they need each other, and close them in the opposite one.
+
+    The vector index and the model open later, when the loops run: nothing waits for them.
+    """
+    from everosd.cascade import apply, embed, project
     from everosd.index import text
     from everosd.log import layout, writer
     from everosd.search import query
@@ -123,12 +173,23 @@ async def open_parts(settings: config.Config, clock: clocks.Clock) -> AsyncItera
         stack.push_async_callback(pen.close)
         await pen.recover()
         words = project.Projection("text", root / INDEX_FOLDER / "text", text.open_or_set_aside, database, clock)
+        projections = [cast("project.Projection[contract.Index]", words)]
+        embedding: embed.Embedding | None = None
+        if settings.embedding.provider == "none":
+            await database.write(_forget_vectors)
+        elif has_vectors:
+            vectors = project.Projection(
+                VECTORS, root / INDEX_FOLDER / VECTORS, _opener(settings), database, clock, is_prompt=False
+            )
+            embedding = embed.Embedding(vectors, reader, root / CACHE, clock)
+            projections.append(cast("project.Projection[contract.Index]", vectors))
         settler = settle.Settler(clock, settings.watch.settle_ms / 1000)
         cascade = apply.Cascade(
             root=root,
             timezone=zone,
             database=database,
-            projections=[cast("project.Projection[contract.Index]", words)],
+            projections=projections,
+            embedding=embedding,
             settler=settler,
             writer=pen,
             time=clock,
@@ -136,7 +197,7 @@ async def open_parts(settings: config.Config, clock: clocks.Clock) -> AsyncItera
         )
         stack.push_async_callback(cascade.close)
         await words.open()
-        finder = query.Search(reader, words, clock)
+        finder = query.Search(reader, words, clock, vectors=embedding)
         stack.push_async_callback(asyncio.to_thread, finder.close)
         yield Node(
             config=settings,
@@ -145,6 +206,7 @@ async def open_parts(settings: config.Config, clock: clocks.Clock) -> AsyncItera
             database=database,
             reader=reader,
             text=words,
+            meaning=None if embedding is None else Meaning(settings.embedding, clock, embedding, finder),
             watcher=fs.Watcher(
                 root,
                 settler,
@@ -155,6 +217,24 @@ async def open_parts(settings: config.Config, clock: clocks.Clock) -> AsyncItera
             cascade=cascade,
             search=finder,
         )
+
+
+def _opener(settings: config.Config) -> Callable[[Path], tuple[vector.VectorIndex, bool]]:
+    """Return what opens the vector index; on the index's own thread, because NumPy takes its time to import."""
+
+    def opened(folder: Path) -> tuple[vector.VectorIndex, bool]:
+        from everosd.index import vector
+
+        return vector.open_or_set_aside(folder, memory_bytes=settings.vectors.memory_mb << 20)
+
+    return opened
+
+
+def _forget_vectors(connection: sqlite3.Connection) -> None:
+    """Let the ledger's events go, which an index that nobody feeds would keep for ever."""
+    from everosd.store import checkpoint
+
+    checkpoint.forget(connection, VECTORS)
 
 
 async def _take_over(settings: config.Config, places: layout.Layout, clock: clocks.Clock) -> None:
@@ -203,6 +283,8 @@ async def loops(node: Node, *, is_watching: bool) -> AsyncIterator[None]:
     try:
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(node.cascade.run(), name="cascade")]
+            if node.meaning is not None:
+                running.append(tasks.create_task(node.meaning.run(), name="meaning"))
             if is_watching:
                 await node.watcher.start()
                 running.append(tasks.create_task(node.watcher.run(), name="watcher"))

@@ -43,6 +43,8 @@ COMMAND_S = 10.0
 MAX_DAMAGED = 3
 """Damaged ledgers that one process sets aside; then the next start, or a person, has to look."""
 
+HALF_SET = "[embedding] names an endpoint on another machine and no api_key: the built-in model stands in"
+
 M_ARENA_MAX = -8
 """`mallopt` parameter of glibc, malloc.h."""
 
@@ -63,6 +65,8 @@ def serve(settings: config.Config) -> int:
     os.umask(daemon.PRIVATE)
     _leave_at_signals()
     _share_arenas()
+    # Before NumPy is imported: its threads would wait for work by spinning, on cores that others need.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.disable()  # nothing of what a start imports and builds is garbage; looking for it takes a tenth of the start
     limiter = logs.set_up(settings.log)
     notifier = notify.Notifier()
@@ -290,7 +294,8 @@ class _Run:
             if node.cascade.phase() == "ready":  # asked first: the whole status costs a walk through all that waits
                 now = node.cascade.status()
                 wanted_lsn = now.lsn if wanted_lsn is None else wanted_lsn
-                if all(one.lsn >= wanted_lsn and one.state == "ok" for one in now.projections.values()):
+                prompt = [now.projections[one.name] for one in node.cascade.projections if one.is_prompt]
+                if all(one.lsn >= wanted_lsn and one.state == "ok" for one in prompt):
                     self._is_ready = True
                     self._notifier.ready(f"serving {now.entries} entries of {now.files_indexed} files")
                     log.info("ready", after_s=self._age_s(), entries=now.entries, files=now.files_indexed)
@@ -351,12 +356,15 @@ class _Run:
             return
         now = self._node.cascade.status()
         moved = (now.phase, now.done, now.lsn, now.pending, *(one.lsn for one in now.projections.values()))
-        is_waiting = now.pending > 0 and not now.alarm  # an alarm waits for a person
+        n_waiting = (
+            now.pending - self._node.cascade.n_owed()
+        )  # vectors have a model to wait for, and are spoken of alone
+        is_waiting = n_waiting > 0 and not now.alarm  # an alarm waits for a person
         for reason in self._stalls():
             log.warning("stalled", reason=reason)
         if moved == self._moved and is_waiting:
             return
-        self._moved, self._moved_s, self._n_waiting = moved, time.monotonic(), now.pending if is_waiting else 0
+        self._moved, self._moved_s, self._n_waiting = moved, time.monotonic(), n_waiting if is_waiting else 0
         if self._notifier.is_heard and not self._is_ready and not self._stop.is_set():
             self._notifier.extend(EXTEND_S)
             self._notifier.status(f"reading {now.done} of {now.total} files")
@@ -399,9 +407,19 @@ class _Run:
             self._settings, self._settings_error = found.config, ""
             self._waiting = found.waits_for_restart
             self._limiter = logs.set_up(self._settings.log)
+            self._change_model(found.applied)
             log.info("settings_read", applied=list(found.applied), waits_for_restart=list(found.waits_for_restart))
         if self._is_ready:
             self._notifier.ready("serving")
+
+    def _change_model(self, applied: tuple[str, ...]) -> None:
+        """Have another model asked from now on; a daemon that began without one has no index for its vectors."""
+        if self._node is None or not any(key.startswith("embedding.") for key in applied):
+            return
+        if self._node.meaning is not None:
+            self._node.meaning.change(self._settings.embedding)
+        elif self._settings.embedding.provider != "none":
+            self._waiting = (*self._waiting, "embedding.model")
 
     def _notices(self) -> tuple[str, ...]:
         """Return what /health should say besides what the parts say of themselves."""
@@ -409,6 +427,8 @@ class _Run:
         if self._node is not None and (reason := self._node.cascade.problems.ledger_error):
             notices.append(f"the ledger cannot be written, edits wait: {reason}")
         notices += self._stalls()
+        if self._settings.embedding.is_half_set:
+            notices.append(HALF_SET)
         if self._settings_error:
             notices.append(f"the settings as saved are not in force: {self._settings_error}")
         if self._waiting:
@@ -422,9 +442,9 @@ class _Run:
         if self._n_waiting and age_s > limit_s:
             yield f"{self._n_waiting} changes wait and nothing has moved for {age_s:.0f} s"
             return
-        for one in () if self._node is None else self._node.cascade.projections:
-            if (now := one.status()).age_s > limit_s:
-                yield f"the {one.name} index is {now.behind} changes behind, and has not moved for {now.age_s:.0f} s"
+        for name, now in {} if self._node is None else self._node.cascade.projection_states().items():
+            if now.age_s > limit_s:
+                yield f"the {name} index is {now.behind} changes behind, and has not moved for {now.age_s:.0f} s"
 
     def _age_s(self) -> float:
         return round(time.monotonic() - self._began_s, 3)

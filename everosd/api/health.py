@@ -36,8 +36,16 @@ def _of_projection(name: str, projection: cascade_status.ProjectionStatus) -> It
     if projection.state == "rebuilding":
         done, total = projection.progress or (0, 0)
         yield f"the {name} index is being rebuilt: {done} of {total}"
-    elif projection.state != "ok":
+    elif projection.state == "failing":
         yield f"the {name} index is {projection.state}: {projection.error or 'no reason given'}"
+
+
+def _progress(status: cascade_status.Status) -> Iterator[str]:
+    """Yield what is on its way and nobody's fault."""
+    for name, projection in sorted(status.projections.items()):
+        if projection.state == "embedding" and projection.progress is not None:
+            done, total = projection.progress
+            yield f"the {name} are being made: {done:,} of {total:,}; keyword search has everything"
 
 
 def _n(count: int, noun: str) -> str:
@@ -50,12 +58,17 @@ def health(status: cascade_status.Status, *, version: str, uptime_s: float) -> s
     return schema.HealthResponse(
         status="ok",
         version=version,
-        capabilities=schema.HealthCapabilities(),
-        disabled_features=("vector", "llm", "rerank"),
+        capabilities=schema.HealthCapabilities(embed=status.embedding is not None and not status.embedding.error),
+        disabled_features=(*(("vector",) if status.embedding is None else ()), "llm", "rerank"),
         cascade=_cascade(status, why),
         ready=status.phase == "ready",
-        degraded=(*why, *status.notices) or msgspec.UNSET,
+        degraded=(*why, *_progress(status), *status.notices) or msgspec.UNSET,
         watch=schema.WatchHealthBlock(mode=status.watch_mode, healthy=status.watch_healthy, reason=status.watch_reason),
+        embedding=(
+            None
+            if status.embedding is None
+            else msgspec.convert(status.embedding, schema.EmbeddingHealth, from_attributes=True)
+        ),
         problems=tuple(
             schema.ProblemItem(path=problem.path, reason=problem.reason, line=problem.line, kind=problem.kind)
             for problem in status.problems[:MAX_PROBLEMS]

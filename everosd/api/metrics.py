@@ -131,6 +131,12 @@ class _Snapshot:
         yield "deletions_held", "1 while a mass deletion is held back.", float(bool(status.alarm))
         yield "watch_healthy", "1 while changes are noticed at once.", float(status.watch_healthy)
         yield "scan_age_seconds", "Time since the last full comparison with the disk.", status.scan_age_s
+        if (model := status.embedding) is not None:
+            yield "embedding_healthy", "1 while the embedding model answers.", float(not model.error)
+            yield "embedding_owed", "Entries that wait for their vectors.", model.owed
+            yield "embedding_refused", "Entries whose text the model refuses.", model.refused
+            yield "embedding_requested_texts", "Texts that the model was asked for since the start.", model.requested
+            yield "embedding_cached_texts", "Texts since the start whose vectors were there already.", model.from_cache
 
 
 _PROJECTION_GAUGES = (

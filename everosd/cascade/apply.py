@@ -18,7 +18,7 @@ import msgspec
 import structlog
 
 from everosd import clock, errors, types
-from everosd.cascade import dirty, ingest, plan, problems, project, reading, status
+from everosd.cascade import dirty, embed, ingest, plan, problems, project, reading, status
 from everosd.index import contract
 from everosd.log import writer
 from everosd.store import db
@@ -48,6 +48,7 @@ class Cascade:
         timezone: zoneinfo.ZoneInfo,
         database: db.Database,
         projections: Sequence[project.Projection[contract.Index]],
+        embedding: embed.Embedding | None = None,
         settler: settle.Settler,
         writer: writer.Writer,
         time: clock.Clock,
@@ -58,6 +59,8 @@ class Cascade:
         self.timezone = timezone
         self.database = database
         self.projections = tuple(projections)
+        self.embedding = embedding
+        """Makes the vectors of the projection that needs some; None where there is none."""
         self.writer = writer
         self._settler = settler
         self._clock = time
@@ -98,6 +101,8 @@ class Cascade:
             self._tasks = tasks
             for projection in self.projections:
                 tasks.create_task(projection.run(), name=f"projection-{projection.name}")
+            if self.embedding is not None:
+                tasks.create_task(self.embedding.run(), name="embedding")
             tasks.create_task(self._collect(), name="cascade-collect")
             tasks.create_task(self._apply_loop(), name="cascade-apply")
             tasks.create_task(self._rescan_loop(), name="cascade-rescan")
@@ -106,6 +111,8 @@ class Cascade:
         """Release the reading thread and the indexes; call after `run` was cancelled."""
         self._phase = "stopping"
         self._reading.shutdown(wait=False, cancel_futures=True)
+        if self.embedding is not None:
+            await self.embedding.close()
         for projection in self.projections:
             await projection.close()
 
@@ -236,14 +243,21 @@ class Cascade:
         """Return how much is noticed and not in the ledger and every index."""
         paths = self.n_waiting() + len(self._settler)
         behind = max((projection.status().behind for projection in self.projections), default=0)
-        return paths + len(self._ingest.grace) + behind
+        return paths + len(self._ingest.grace) + behind + self.n_owed()
+
+    def n_owed(self) -> int:
+        """Return how many entries wait for their vectors only."""
+        return 0 if self.embedding is None else self.embedding.n_owed()
 
     def phase(self) -> status.Phase:
         """Return where the daemon stands; ready once what was on disk at the start is searchable."""
-        is_serving = all(projection.is_caught_up() for projection in self.projections)
+        is_serving = all(projection.is_caught_up() for projection in self._prompt())
         if self._phase == "reconciling" and self._is_compared and is_serving:
             self._phase = "ready"
         return self._phase
+
+    def _prompt(self) -> list[project.Projection[contract.Index]]:
+        return [projection for projection in self.projections if projection.is_prompt]
 
     def n_waiting(self) -> int:
         """Return how many paths are queued or in work, absences that wait for certainty not counted."""
@@ -291,12 +305,13 @@ class Cascade:
         return Adopted(entries=n_adopted, refused=tuple(refused))
 
     def is_settled(self) -> bool:
-        """Return whether everything noticed is searchable; what an alarm holds back is not waited for."""
+        """Return whether everything noticed is searchable by keyword; what an alarm holds back is not waited for."""
         held = len(self._ingest.grace) if self._ingest.alarm else 0
-        return self.phase() == "ready" and self.pending() == held and not any(p.is_behind() for p in self.projections)
+        noticed = self.n_waiting() + len(self._settler) + len(self._ingest.grace)
+        return self.phase() == "ready" and noticed == held and not any(p.is_behind() for p in self._prompt())
 
     async def settled(self, timeout_s: float = 60.0) -> None:
-        """Wait until everything noticed is searchable.
+        """Wait until everything noticed is searchable by keyword.
 
         Raises:
             TimeoutError: it was not after `timeout_s`.
@@ -311,10 +326,16 @@ class Cascade:
         """What is not as it should be on disk."""
         return self._ingest.problems
 
+    def projection_states(self) -> dict[str, status.ProjectionStatus]:
+        """Return how far each index is; cheap."""
+        states = {projection.name: projection.status() for projection in self.projections}
+        return states if self.embedding is None else states | {self.embedding.name: self.embedding.status()}
+
     def status(self) -> status.Status:
         """Return a snapshot; cheap."""
-        problems_now = self.problems.listing()
+        problems_now = (*self.problems.listing(), *(() if self.embedding is None else self.embedding.problems()))
         n_retryable, n_permanent = self._dirty.n_failed()
+        n_refused = 0 if self.embedding is None else self.embedding.n_refused()
         known, missing = self._ingest.known, self._ingest.grace.missing_files()
         done, total = self._dirty.progress()
         return status.Status(
@@ -326,14 +347,15 @@ class Cascade:
             entries=self._ingest.n_entries,
             pending=self.pending(),
             failed_retryable=n_retryable,
-            failed_permanent=n_permanent + self.problems.n_errors(),
+            failed_permanent=n_permanent + self.problems.n_errors() + n_refused,
             problems=problems_now[:200],
             n_problems=len(problems_now),
             alarm=self._ingest.alarm,
             scan_age_s=self._clock.monotonic_s() - self._scanned_s,
             done=done if done < total else 0,
             total=total if done < total else 0,
-            projections={projection.name: projection.status() for projection in self.projections},
+            projections=self.projection_states(),
+            embedding=None if self.embedding is None else self.embedding.model_status(),
         )
 
 

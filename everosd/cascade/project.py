@@ -12,7 +12,7 @@ import concurrent.futures
 import pathlib
 import shutil
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
 import msgspec
@@ -58,9 +58,19 @@ class Projection(Generic[I]):
         opener: Callable[[pathlib.Path], tuple[I, bool]],
         database: db.Database,
         time: clock.Clock,
+        *,
+        is_prompt: bool = True,
     ) -> None:
-        """Project into `folder/<generation>`; `opener` returns the index there and whether it had to be made anew."""
+        """Project into `folder/<generation>`; `opener` returns the index there and whether it had to be made anew.
+
+        The daemon is ready once the prompt projections are; one that is not opens when it runs.
+        """
         self.name = name
+        self.is_prompt = is_prompt
+        self.on_commit: Callable[[], None] = _nothing
+        """Called on the event loop after each batch."""
+        self.before_swap: Callable[[I], Awaitable[None]] = _at_once
+        """Awaited before a replacement takes over: it may still lack something that the index it replaces has."""
         self._folder = folder
         self._opener = opener
         self._database = database
@@ -78,6 +88,11 @@ class Projection(Generic[I]):
         self._lsn_seen = 0
 
     @property
+    def is_open(self) -> bool:
+        """Whether there is an index to search."""
+        return self._index is not None
+
+    @property
     def index(self) -> I:
         """The generation that answers searches now; ask anew for every search."""
         if self._index is None:
@@ -89,6 +104,8 @@ class Projection(Generic[I]):
         await self.in_thread(self._open)
 
     def _open(self) -> None:
+        if self._index is not None:
+            return
         self._connection = sqlite3.connect(
             f"file:{read.uri(self._database.path)}?mode=ro", uri=True, isolation_level=None
         )
@@ -162,7 +179,9 @@ class Projection(Generic[I]):
         while True:
             self._wake.clear()
             try:
-                if self._is_suspect:
+                if self._index is None:
+                    await self.open()
+                elif self._is_suspect:
                     await self.in_thread(self._reopen)
                 while await self._step():
                     n_failures, self._error = 0, ""
@@ -229,6 +248,7 @@ class Projection(Generic[I]):
         else:
             self._at = batch.position
         self._progressed_s = self._clock.monotonic_s()
+        self.on_commit()
         return not batch.is_last
 
     async def _save(self, at: checkpoint.Checkpoint) -> None:
@@ -275,6 +295,7 @@ class Projection(Generic[I]):
         """Begin to fill a new generation beside the one that answers; `run` does the work, also after a restart."""
         if self._next is not None:
             return
+        await self.open()
         index, at = await self._begin()
         await self._save(at)
         self._next = (index, at)
@@ -293,6 +314,7 @@ class Projection(Generic[I]):
     async def _swap(self) -> None:
         """Let the replacement answer from now on; the old generation is closed and deleted."""
         assert self._next is not None  # noqa: S101  # checked by the caller
+        await self.before_swap(self._next[0])
         now_us = clock.to_us(self._clock.now())
         await self._database.write(lambda connection: checkpoint.promote(connection, self.name, now_us))
         old, (self._index, at) = self._index, self._next
@@ -300,6 +322,7 @@ class Projection(Generic[I]):
         if old is not None:
             await self.in_thread(old.close)
         await self.in_thread(self._sweep)
+        self.on_commit()
         log.info("index_swapped", index=self.name, generation=self._at.generation, lsn=self._at.lsn)
 
     def status(self) -> status.ProjectionStatus:
@@ -328,6 +351,14 @@ class Projection(Generic[I]):
                 index.close()
         if self._connection is not None:
             self._connection.close()
+
+
+def _nothing() -> None:
+    """Tell nobody."""
+
+
+async def _at_once(_: object) -> None:
+    """Wait for nothing."""
 
 
 def _documents(rows: Sequence[row.EntryRow]) -> list[contract.Document]:

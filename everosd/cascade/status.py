@@ -8,10 +8,12 @@ import msgspec
 
 Phase = Literal["starting", "reconciling", "ready", "stopping"]
 
-ProblemKind = Literal["error", "unreadable", "duplicate", "successor", "conflict", "warning", "healed", "link", "stray"]
+ProblemKind = Literal[
+    "error", "unreadable", "duplicate", "successor", "conflict", "warning", "healed", "link", "stray", "unembedded"
+]
 """What is not as it should be with a file, the worst first: its frontmatter or bytes do not parse; it cannot be read; an
 id stands in two places; a successor is not there; a sync program's copy; something about one entry; a stale save was
-merged; a link is not followed; it lies where no memory is read."""
+merged; a link is not followed; it lies where no memory is read; the model gives no vector of an entry."""
 
 
 class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,10 +27,29 @@ class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
     age_s: float
     """Seconds since the last progress while there is something to do; 0 when there is nothing."""
     state: str = "ok"
-    """`ok`, `rebuilding` or `failing`."""
+    """`ok`, `rebuilding`, `failing`, or `embedding`: vectors are being made."""
     progress: tuple[int, int] | None = None
-    """(done, total) documents of a rebuild in progress."""
+    """(done, total) documents of what is in progress."""
     error: str = ""
+
+
+class EmbeddingStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Which model makes the vectors, and how it does."""
+
+    model: str
+    """As people know it; empty while none is in force."""
+    dim: int
+    """Numbers per vector; 0 while that is not known."""
+    owed: int
+    """Entries that wait for their vectors."""
+    refused: int
+    """Entries whose text the model refuses."""
+    requested: int
+    """Texts that the model was asked for since the start."""
+    from_cache: int
+    """Texts since the start whose vectors were in `.cache/`."""
+    error: str = ""
+    """Why the model does not answer; empty: it does."""
 
 
 class FileProblem(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +90,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     total: int = 0
     """Files compared of the start-up or rebuild pass in progress."""
     projections: dict[str, ProjectionStatus] = {}
+    embedding: EmbeddingStatus | None = None
+    """None where no vectors are wanted."""
     owners: int = 0
     notices: tuple[str, ...] = ()
     """What the process around the cascade has to say, each a sentence, e.g. of settings that wait for a restart."""

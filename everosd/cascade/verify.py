@@ -88,7 +88,10 @@ async def verify(cascade: apply.Cascade, progress: rebuild.Progress = rebuild.si
             None, _compare, cascade.root, cascade.database.path, cascade.timezone, _thread_safe(loop, progress)
         )
         found = [
-            item for projection in cascade.projections for item in await _index_differences(cascade, projection.name)
+            item
+            for projection in cascade.projections
+            if projection.is_prompt or projection.is_caught_up()
+            for item in await _index_differences(cascade, projection.name)
         ]
         if found:
             report = msgspec.structs.replace(report, is_clean=False, differences=(*report.differences, *found)[:100])

@@ -5,12 +5,14 @@ Reads only. What the files say is asked of the daemon, or of the files alone und
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shlex
 import shutil
 import socket
 import stat
 import sys
+import time
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +20,7 @@ from typing import Literal, cast
 
 import msgspec
 
-from everosd import config, errors, lock
+from everosd import clock, config, errors, lock, types
 from everosd.cli import client, node, show
 from everosd.watch import mount
 
@@ -62,6 +64,7 @@ def examine(root: Path) -> list[Finding]:
     for look in (_modes, _disk, _watches):
         found.extend(look(root))
     found.extend(_mount(root, settings))
+    found.extend(_model(settings))
     holder = lock.holder(root)
     found.append(_daemon(root, holder, settings))
     if settings is not None or holder is not None:
@@ -88,7 +91,7 @@ def _python() -> Finding:
     import importlib
 
     version = ".".join(map(str, sys.version_info[:3]))
-    for name in ("tantivy", "watchdog", "msgspec", "uvloop"):
+    for name in ("tantivy", "watchdog", "msgspec", "uvloop", "numpy", "hnswlib"):
         try:
             importlib.import_module(name)
         except ImportError as error:
@@ -239,6 +242,41 @@ def _daemon(root: Path, holder: lock.Holder | None, settings: config.Config | No
     )
 
 
+def _model(settings: config.Config | None) -> Iterator[Finding]:
+    """Ask the embedding model for a vector."""
+    if settings is None:
+        return
+    wanted = settings.embedding
+    if wanted.provider == "none":
+        yield Finding(level="note", about="model", text="no embedding model is wanted: search goes by keyword")
+        return
+    if wanted.is_half_set:
+        text = f"{wanted.model} at {wanted.url} has no api_key: the built-in model stands in"
+        yield Finding(level="warn", about="model", text=text, hint="set EVEROS_EMBEDDING__API_KEY")
+    try:
+        name, space, took_s = asyncio.run(_vector(wanted))
+    except errors.EverosdError as error:
+        yield Finding(level="warn", about="model", text=str(error), hint=error.hint)
+    else:
+        yield Finding(level="ok", about="model", text=f"{name}, {space.dim} wide, answers in {took_s * 1000:.0f} ms")
+
+
+async def _vector(wanted: config.Embedding) -> tuple[str, types.Space, float]:
+    """Have the model embed a question; return its name, its space and how long the second answer took."""
+    from everosd.models import provider
+
+    embedder = provider.open_embedder(wanted, clock.SystemClock())
+    assert embedder is not None  # noqa: S101  # none is wanted otherwise
+    try:
+        space = await embedder.probe()
+        await embedder.query("is anybody there")
+        began_s = time.perf_counter()
+        await embedder.query("is anybody else there")
+        return embedder.name, space, time.perf_counter() - began_s
+    finally:
+        await embedder.close()
+
+
 def _memory(root: Path) -> Iterator[Finding]:
     """Ask what the files and the indexes say."""
     try:
@@ -362,5 +400,6 @@ KINDS: dict[str, tuple[Level, Callable[[Path, str], str]]] = {
     "conflict": ("warn", _merge),
     "stray": ("note", _move),
     "link": ("note", _within),
+    "unembedded": ("note", _said),
 }
 """What each kind of problem with a file (`cascade.status.FileProblem`) means here, and its hint."""

@@ -34,6 +34,11 @@ def save(connection: sqlite3.Connection, checkpoint: Checkpoint, now_us: int) ->
     connection.execute("DELETE FROM events WHERE lsn <= (SELECT min(lsn) FROM checkpoints)")
 
 
+def forget(connection: sqlite3.Connection, name: str) -> None:
+    """Drop the checkpoints of an index that is not kept any more: it would hold the events back for ever."""
+    connection.execute("DELETE FROM checkpoints WHERE name IN (?, ?)", (name, f"{name}.next"))
+
+
 def promote(connection: sqlite3.Connection, name: str, now_us: int) -> None:
     """Make the replacement `<name>.next` the index called `name`."""
     replacement = load(connection, f"{name}.next")

@@ -1,0 +1,356 @@
+"""Embedding: what the vector index owes is embedded, the newest first, beside everything else.
+
+Keyword search never waits for any of this. A text is asked for once: its vector is in `.cache/` before anything else
+happens to it, so that neither a crash nor a rebuild pays for it again. A provider that fails is asked again at growing
+intervals; a text that alone fails is set apart, and the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import pathlib
+import random
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import msgspec
+import structlog
+
+from everosd import clock, config, errors, types
+from everosd.cascade import project, status, turn
+from everosd.store import row
+
+if TYPE_CHECKING:
+    from everosd.index import vector
+    from everosd.models import embed
+
+T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
+
+ROUND = 400
+"""Entries looked at in one turn: an edit made meanwhile is first in the next."""
+
+RETRY_S = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0)
+"""Waits between attempts while the provider fails; each is shortened at random by up to half, lest many ask at once."""
+
+REFUSED_RETRY_S = 3600.0
+"""A text that the model refuses is asked for again after this long: the refusal may have been a whim."""
+
+NEUTRAL = "The weather is fine today."
+"""Asked for to tell a provider that fails from a text that makes it fail."""
+
+DRAIN_S = 2.0
+"""How long a stop waits for answers that are on their way and paid for."""
+
+QUIET = 32
+"""Entries without vectors that are not worth a word in an answer: the edits of the last second."""
+
+
+class Rows(Protocol):
+    """What embedding needs of the ledger."""
+
+    async def rows(self, keys: Sequence[int]) -> list[row.EntryRow]:
+        """Return the live entries with these keys, in the order asked for; keys that are gone are left out."""
+
+
+class _Setback(msgspec.Struct, frozen=True, kw_only=True):
+    """Why an entry has no vectors, and when it is tried again."""
+
+    digest: bytes
+    """Of the text that failed: another text is another matter."""
+    path: types.RelPath
+    line: int
+    reason: str
+    n: int
+    due_s: float
+    is_refused: bool
+
+
+class Embedding:
+    """Brings the vectors of a projection up to date. Lives on the event loop."""
+
+    def __init__(
+        self,
+        projection: project.Projection[vector.VectorIndex],
+        reader: Rows,
+        cache_path: pathlib.Path,
+        time: clock.Clock,
+    ) -> None:
+        """Wire the parts; nothing is opened before `run`, nothing is asked of a model before `use`."""
+        self.name = projection.name
+        self._projection = projection
+        projection.on_commit, projection.before_swap = self.wake, self.fill_from_cache
+        self._reader = reader
+        self._cache_path = cache_path
+        self._clock = time
+        self._settings: config.Embedding | None = None
+        self._embedder: embed.Embedder | None = None
+        self._store = turn.Store()
+        self._wake = asyncio.Event()
+        self._turn: turn.Turn | None = None
+        self._in_force: tuple[vector.VectorIndex, types.Space] | None = None
+        self._setbacks: dict[types.EntryKey, _Setback] = {}
+        self._n_outage = 0
+        self._reason = ""
+        self._progressed_s = time.monotonic_s()
+        self.n_requested = 0
+        """Texts that the model was asked for since the start."""
+        self.n_from_cache = 0
+        """Texts whose vectors were there already."""
+
+    # -- what searches see -----------------------------------------------------------------------------------------
+
+    @property
+    def index(self) -> vector.VectorIndex:
+        """The index that answers now; ask anew for every search."""
+        return self._projection.index
+
+    def suspect(self) -> None:
+        """Have the index looked at: a search in it failed."""
+        self._projection.suspect()
+
+    def lack(self) -> str:
+        """Say what a search by vector may miss just now; empty: nothing."""
+        if not self._projection.is_open:
+            return "the vector index is being opened"
+        if lack := self._projection.lack():
+            return lack
+        n = self.n_owed()
+        if n and (self._reason or n > QUIET):
+            total = self.index.count()
+            return f"vectors are being made: {max(0, total - n):,} of {total:,} entries have theirs"
+        return ""
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    def use(self, embedder: embed.Embedder | None, settings: config.Embedding) -> None:
+        """Ask this model from now on; the one before is the caller's to close."""
+        self._embedder, self._settings = embedder, settings
+        self._setbacks.clear()
+        self._n_outage, self._reason, self._in_force = 0, "", None
+        self.wake()
+
+    def wake(self) -> None:
+        """Tell that the index may owe something, or that the model may answer again."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Embed what is owed until cancelled."""
+        await self._open_cache()
+        while True:
+            self._wake.clear()
+            try:
+                wait_s = await self._step() if self._projection.is_open else None
+            except (errors.EverosdError, OSError, ValueError, sqlite3.Error) as error:
+                wait_s = await self._failed(error)
+            if wait_s != 0:
+                await self._rest(wait_s)
+
+    async def _rest(self, wait_s: float | None) -> None:
+        """Wait, or until there is news; while the provider fails news is no reason to hammer it."""
+        if self._n_outage and wait_s is not None:
+            await self._clock.sleep(min(wait_s, RETRY_S[0]))
+            wait_s = max(0.0, wait_s - RETRY_S[0])
+        await clock.wait(self._wake, wait_s, self._clock)
+
+    async def _failed(self, error: Exception) -> float:
+        """Note why nothing moves and return how long to wait."""
+        if self._n_outage == 0 or str(error) != self._reason:
+            trace = None if isinstance(error, errors.EverosdError) else error
+            said = {"reason": str(error), "owed": self.n_owed(), "exc_info": trace}
+            await asyncio.to_thread(log.warning, "embedding_failed", **said)
+        self._reason = str(error)
+        wait_s = RETRY_S[min(self._n_outage, len(RETRY_S) - 1)] * random.uniform(0.5, 1.0)  # noqa: S311  # no secret
+        self._n_outage += 1
+        asked = error.retry_after_s if isinstance(error, errors.LLMUnavailable) else None
+        return max(wait_s, asked or 0.0)
+
+    async def close(self) -> None:
+        """Keep the answers that are on their way, for a moment, then let go; call after `run` was cancelled."""
+        if self._turn is not None:
+            await self._turn.drain(DRAIN_S)
+        await self._store.close()
+
+    async def _open_cache(self) -> None:
+        cache = await asyncio.to_thread(importlib.import_module, "everosd.models.cache")
+        max_bytes = (self._settings.cache_max_mb if self._settings else 1024) << 20
+        try:
+            self._store = turn.Store(await asyncio.to_thread(cache.Cache, self._cache_path, max_bytes))
+        except (errors.StoreError, OSError, sqlite3.Error) as error:  # it costs time and money only
+            await asyncio.to_thread(log.warning, "embedding_cache_unusable", reason=str(error))
+
+    # -- the work --------------------------------------------------------------------------------------------------
+
+    async def _step(self) -> float | None:
+        """Embed some of what is owed, the newest first.
+
+        Returns:
+            Seconds until there may be more to do: 0 at once, None when told.
+        """
+        embedder, index = self._embedder, self.index
+        if embedder is None:
+            return None
+        space = await self._space(embedder, index)
+        entries = await self._read(await self._owed(index))
+        if not entries:
+            self._n_outage, self._reason = 0, ""
+            return self._next_due_s()
+        self._turn = turn.Turn(space, entries, self._store)
+        await self._turn.take_from_cache()
+        self.n_from_cache += self._turn.n_from_cache
+        n_ready = await self._put(index, self._turn)
+        if not self._turn.waiting:
+            return 0
+        if self._n_outage:
+            await embedder.passages([NEUTRAL])
+        try:
+            await self._turn.ask(embedder, self._setbacks, lambda now=self._turn: self._put(index, now))  # type: ignore[misc]
+        finally:
+            self.n_requested += self._turn.n_requested
+        await self._weigh(embedder, self._turn)
+        return 0 if n_ready or self._turn.n_answers else self._next_due_s()
+
+    async def _space(self, embedder: embed.Embedder, index: vector.VectorIndex) -> types.Space:
+        """Return the space of the vectors to come, in force in the index from now on."""
+        space = await embedder.probe()
+        if self._in_force != (index, space):
+            n_owed = await self._in_index(lambda: index.use(space))
+            log.info("embedding_space", model=space.model, dim=space.dim, owed=n_owed)
+            self._in_force = (index, space)
+        return space
+
+    async def _owed(self, index: vector.VectorIndex) -> list[vector.Owed]:
+        """Return what to embed next, without what failed and has to wait."""
+        now_s = self._clock.monotonic_s()
+        found = await self._in_index(lambda: index.owed(ROUND + len(self._setbacks)))
+        return [one for one in found if not self._is_set_back(one, now_s)][:ROUND]
+
+    def _is_set_back(self, owed: vector.Owed, now_s: float) -> bool:
+        setback = self._setbacks.get(owed.key)
+        if setback is not None and setback.digest != owed.digest:
+            del self._setbacks[owed.key]
+            return False
+        return setback is not None and setback.due_s > now_s
+
+    async def _read(self, owed: Sequence[vector.Owed]) -> list[turn.Entry]:
+        """Return the texts of entries; one that changed meanwhile comes again."""
+        rows: dict[int, row.EntryRow] = {one.key: one for one in await self._reader.rows([one.key for one in owed])}
+        max_tokens = self._settings.max_tokens if self._settings else 512
+        return await asyncio.to_thread(turn.entries, owed, rows, max_tokens)
+
+    async def _put(self, index: vector.VectorIndex, now: turn.Turn) -> int:
+        """Hand entries that are complete to the index."""
+        done = now.complete()
+        if not done:
+            return 0
+        await self._in_index(lambda: index.put(done, now.space))
+        for entry in done:
+            self._setbacks.pop(entry.key, None)
+        self._progressed_s = self._clock.monotonic_s()
+        return len(done)
+
+    async def _weigh(self, embedder: embed.Embedder, now: turn.Turn) -> None:
+        """Tell a provider that fails from texts that make it fail, and set those apart.
+
+        Raises:
+            LLMUnavailable: it is the provider.
+        """
+        if now.n_answers == 0 and any(isinstance(one, errors.LLMUnavailable) for one in now.failures.values()):
+            await embedder.passages([NEUTRAL])
+        self._n_outage, self._reason = 0, ""
+        for entry in now.waiting.values():
+            if (error := now.failure_of(entry)) is not None:
+                self._set_back(entry, error)
+
+    def _set_back(self, entry: turn.Entry, error: errors.LLMError) -> None:
+        before = self._setbacks.get(entry.key)
+        n = 1 if before is None else before.n + 1
+        is_refused = isinstance(error, errors.LLMRejected)
+        wait_s = REFUSED_RETRY_S if is_refused else RETRY_S[min(n, len(RETRY_S) - 1)]
+        if n == 1:
+            log.warning("entry_not_embedded", path=entry.path, line=entry.line, reason=str(error), retry_s=wait_s)
+        self._setbacks[entry.key] = _Setback(
+            digest=entry.digest,
+            path=entry.path,
+            line=entry.line,
+            reason=str(error),
+            n=n,
+            due_s=self._clock.monotonic_s() + wait_s,
+            is_refused=is_refused,
+        )
+
+    def _next_due_s(self) -> float | None:
+        now_s = self._clock.monotonic_s()
+        return min((max(0.01, one.due_s - now_s) for one in self._setbacks.values()), default=None)
+
+    async def _in_index(self, job: Callable[[], T]) -> T:
+        return await self._projection.in_thread(job)
+
+    async def fill_from_cache(self, index: vector.VectorIndex) -> None:
+        """Give an index that is about to take over the vectors that are there already; no model is asked."""
+        if self._in_force is None:
+            return
+        space = self._in_force[1]
+        await self._in_index(lambda: index.use(space))
+        lacking: set[types.EntryKey] = set()
+        while True:
+            limit = ROUND + len(lacking)
+            owed = [one for one in await self._in_index(lambda n=limit: index.owed(n)) if one.key not in lacking]  # type: ignore[misc]
+            if not owed:
+                return
+            entries = await self._read(owed)
+            now = turn.Turn(space, entries, self._store)
+            await now.take_from_cache()
+            await self._put(index, now)
+            lacking.update(now.waiting)
+            lacking.update({one.key for one in owed} - {entry.key for entry in entries})
+
+    # -- what is said of it ----------------------------------------------------------------------------------------
+
+    def n_owed(self) -> int:
+        """Return how many entries lack vectors that can be made."""
+        return max(0, self.index.n_owed() - self.n_refused()) if self._projection.is_open else 0
+
+    def n_refused(self) -> int:
+        """Return how many entries the model refuses."""
+        return sum(one.is_refused for one in self._setbacks.values())
+
+    def problems(self) -> list[status.FileProblem]:
+        """Return the entries whose text could not be embedded."""
+        return [
+            status.FileProblem(path=one.path, line=one.line, reason=f"no vector of it: {one.reason}", kind="unembedded")
+            for one in sorted(self._setbacks.values(), key=lambda one: (one.path, one.line))
+        ]
+
+    def model_status(self) -> status.EmbeddingStatus | None:
+        """Return which model makes the vectors, and how it does; None where none is wanted."""
+        if self._embedder is None and self._settings is not None:
+            return None
+        space = None if self._in_force is None else self._in_force[1]
+        return status.EmbeddingStatus(
+            model="" if self._embedder is None else self._embedder.name,
+            dim=0 if space is None else space.dim,
+            owed=self.n_owed(),
+            refused=self.n_refused(),
+            requested=self.n_requested,
+            from_cache=self.n_from_cache,
+            error=self._reason,
+        )
+
+    def status(self) -> status.ProjectionStatus:
+        """Return how far the vectors are: those of the index, with what it owes; cheap."""
+        now = self._projection.status()
+        if not self._projection.is_open:
+            return now
+        n, total = self.n_owed(), self.index.count()
+        return msgspec.structs.replace(
+            now,
+            behind=now.behind + n,
+            age_s=max(now.age_s, self._clock.monotonic_s() - self._progressed_s if n else 0.0),
+            state=now.state if now.state != "ok" else "failing" if self._reason else "embedding" if n else "ok",
+            progress=now.progress or ((max(0, total - n), total) if n else None),
+            error=now.error or self._reason,
+        )
