@@ -126,12 +126,11 @@ def _hit(item: Body, title: str, text: str) -> str:
             f"{head}  {str(item.get(title) or '').strip() or '(no title)'}  {moment}{flag}".rstrip(),
             *(f"      {line}" for line in lines),
             f"      {item.get('id')}",
-        )
             *(f"      {line}" for line in _why(section(item, "explain"), width - 6)),
+        )
     )
 
 
-def _memory(data: Body) -> str:
 def _why(why: Body, width: int) -> Iterator[str]:
     """Say what a score is made of; nothing where that was not asked for."""
     if not why:
@@ -152,6 +151,7 @@ def _share(data: Body, key: str) -> str:
     return f"{value:.2f}" if isinstance(value, (int, float)) else "-"
 
 
+def _memory(data: Body) -> str:
     """Say how much there is."""
     owners = f" of {_n(data, 'owners', 'owner')}" if data.get("owners") else ""
     on_disk = data.get("files_on_disk")
