@@ -87,13 +87,13 @@ class Columns:
 
     def resize(self, n: int, capacity: int) -> None:
         """Make room for `capacity` rows; the first `n` are kept."""
-        self.keys = _resized(self.keys, n, capacity)
-        self.own_links = _resized(self.own_links, n, capacity)
-        self.parent_links = _resized(self.parent_links, n, capacity)
-        self._timestamps = _resized(self._timestamps, n, capacity)
-        self._expires = _resized(self._expires, n, capacity)
+        self.keys = resized(self.keys, n, capacity)
+        self.own_links = resized(self.own_links, n, capacity)
+        self.parent_links = resized(self.parent_links, n, capacity)
+        self._timestamps = resized(self._timestamps, n, capacity)
+        self._expires = resized(self._expires, n, capacity)
         for coded in self._coded():
-            coded.codes = _resized(coded.codes, n, capacity)
+            coded.codes = resized(coded.codes, n, capacity)
 
     def put(self, rows: NDArray[np.int64], keys: Sequence[int], given: Sequence[Fields]) -> None:
         """Write one document's key and fields into each of these rows."""
@@ -219,7 +219,8 @@ class _Coded(Generic[T]):
         return mask
 
 
-def _resized(column: NDArray[N], n: int, capacity: int) -> NDArray[N]:
-    resized = np.zeros(capacity, dtype=column.dtype)
-    resized[:n] = column[:n]
-    return resized
+def resized(column: NDArray[N], n: int, capacity: int) -> NDArray[N]:
+    """Return a column with room for `capacity` rows, the first `n` of which are kept."""
+    larger = np.zeros(capacity, dtype=column.dtype)
+    larger[:n] = column[:n]
+    return larger

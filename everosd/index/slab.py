@@ -299,6 +299,18 @@ class Slab:
         with self._reading() as cursor:
             return {int(key) for (key,) in cursor.execute("SELECT key FROM documents")}
 
+    def number(self, name: Name) -> int:
+        """Return the number of a partition, the same as long as the index lives; 0: nothing was ever in it."""
+        with self._reading() as cursor:
+            found = cursor.execute("SELECT id FROM partitions WHERE scope = ? AND is_short = ?", name).fetchone()
+            return 0 if found is None else int(found[0])
+
+    def size(self, number: int) -> int:
+        """Return how many documents a partition has."""
+        with self._reading() as cursor:
+            found = cursor.execute("SELECT count(*) FROM documents WHERE partition = ?", (number,)).fetchone()
+            return int(found[0])
+
     def read(self, name: Name, shown: Changes) -> Iterator[Stored]:
         """Yield the documents of a partition that have vectors in this space, by key; `shown` stands above what is written.
 

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
+import structlog
 
 from everosd import errors, types
-from everosd.index import contract, intact, partition, slab, text, where
+from everosd.index import build, contract, graph, intact, partition, slab, text, where
 
 Owed: TypeAlias = slab.Owed
 Embedded: TypeAlias = slab.Embedded
@@ -25,6 +26,9 @@ MEMORY_BYTES = 64 << 20
 """Partitions that are kept in memory, unless more is allowed. Those of the owner searched last are kept whatever they take."""
 
 _KEPT = 2  # partitions of one owner
+_GRAPHS = "graphs"
+
+log = structlog.get_logger(__name__)
 
 
 class VectorIndex:
@@ -51,6 +55,9 @@ class VectorIndex:
             raise errors.IndexUnavailable(self.name, str(error)) from error
         self._slab = slab.Slab(folder)
         self.is_new = self._slab.is_new
+        self._graphs = graph.Folder(folder / _GRAPHS)
+        self._sweep()
+        self._builder = build.Builder(self._graphs, _not_built)
         self._change_lock = threading.Lock()  # one change at a time, from the disk to the memory
         self._loaded: collections.OrderedDict[slab.Name, partition.Partition] = collections.OrderedDict()
         self._loaded_lock = threading.Lock()  # of the dict alone
@@ -150,7 +157,10 @@ class VectorIndex:
         Raises:
             WrongWidth: the query is not as wide as the vectors are.
         """
-        found = [each for part in self._partitions(query, bounds) for each in part.search(query, bounds, k)]
+        parts = self._partitions(query, bounds)
+        found = [each for part in parts for each in part.search(query, bounds, k)]
+        for part in parts:
+            self._ask_for_graph(part)
         found.sort(reverse=True)
         return [each.hit() for each in found[:k]]
 
@@ -173,6 +183,7 @@ class VectorIndex:
 
     def close(self) -> None:
         """Release files and threads; what was not committed is dropped."""
+        self._builder.close()
         with self._change_lock, self._load_lock:
             self._pending = {}
             self._slab.close()
@@ -202,7 +213,8 @@ class VectorIndex:
                 if name in self._loaded:  # somebody else has read it meanwhile
                     return self._loaded[name]
             space = self.space
-            found = partition.Partition(space.dim if space else 0, self._slab.read(name, self._shown))
+            stored = self._slab.read(name, self._shown)
+            found = partition.Partition(space.dim if space else 0, stored, name=str(self._slab.number(name)))
             with self._loaded_lock:
                 self._loaded[name] = found
         return found
@@ -248,12 +260,31 @@ class VectorIndex:
             with self._loaded_lock:
                 self._loaded.pop(name, None)
 
+    def _ask_for_graph(self, part: partition.Partition) -> None:
+        space = self.space
+        if part.wants_graph and space is not None and part.dim == space.dim:
+            self._builder.ask(build.Job(part.name, part, space))
+
+    def _sweep(self) -> None:
+        """Remove graphs of partitions that are small by now, and what a crash left of others."""
+        self._graphs.sweep()
+        for name in self._graphs.names():
+            if (
+                not name.isdigit() or self._slab.size(int(name)) < partition.GRAPH_ROWS // 8
+            ):  # pieces: several a document
+                self._graphs.remove(name)
+
     def _evict(self) -> None:
         """Let go of the partitions searched longest ago, until the others fit."""
         with self._loaded_lock:
             n_bytes = sum(part.n_bytes for part in self._loaded.values())
             while n_bytes > self._memory_bytes and len(self._loaded) > _KEPT:
                 n_bytes -= self._loaded.popitem(last=False)[1].n_bytes
+
+
+def _not_built(error: BaseException) -> None:
+    """Say that a partition is searched exactly, which is slower and nothing else."""
+    log.warning("graph_not_built", exc_info=error)
 
 
 def _changes(documents: Iterable[contract.Document], removed: Iterable[types.EntryKey]) -> dict[int, slab.Row | None]:

@@ -145,7 +145,7 @@ def test_score_returns_the_entries_of_links_as_a_search_scores_them(tmp_path: Pa
     index = made(tmp_path / "v", *((each, scattered(2, each.key)) for each in documents))
     links = [contract.link(OWNER, each.entry_id) for each in documents[1:4]]
     hits = index.score(EAST, bounds(), [*links, 0, 4711])
-    searched = {hit.key: hit for hit in index.search(EAST, bounds(), 10)}
+    searched: dict[int, contract.Hit] = {hit.key: hit for hit in index.search(EAST, bounds(), 10)}
     assert {2: searched[2], 4: searched[4]} == {hit.key: hit for hit in hits}
 
 
@@ -239,15 +239,15 @@ def test_a_document_that_changes_owner_or_kind_takes_its_vectors_along(tmp_path:
         found(index, EAST, owner=OTHER),
         found(index, EAST, kinds=("foresight",)),
     )
-    for batch in ([document(1, owner=OTHER)], []), ([document(1, kind="foresight")], []), ([document(1)], []):
-        index.show(*batch)
-        owner, kind = batch[0][0].owner, batch[0][0].kind
+    for now in (document(1, owner=OTHER), document(1, kind="foresight"), document(1)):
+        index.show([now], [])
+        owner, kind = now.owner, now.kind
         for _ in range(2):
             for whose in (OWNER, OTHER):
                 for which in ("episode", "foresight"):
                     hits = found(index, EAST, owner=whose, kinds=(which,))
                     assert ((whose, which) == (owner, kind)) == (1 in hits)
-            index.write(*batch)
+            index.write([now], [])
             index.commit()
 
 
