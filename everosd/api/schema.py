@@ -469,6 +469,20 @@ class MemorizeQueueHealthBlock(msgspec.Struct, frozen=True, kw_only=True):
     last_loop_error_at: str | None
 
 
+class EmbeddingHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """Which model makes the vectors, and how it does."""
+
+    model: str
+    dim: int
+    owed: int
+    """Entries that wait for their vectors."""
+    refused: int
+    requested: int
+    """Texts that the model was asked for since the start."""
+    from_cache: int
+    error: str
+
+
 class HealthResponse(msgspec.Struct, frozen=True, kw_only=True):
     """GET /health: a bare object."""
 
@@ -483,6 +497,8 @@ class HealthResponse(msgspec.Struct, frozen=True, kw_only=True):
     degraded: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     """What does not work as it should; absent when all is well."""
     watch: WatchHealthBlock | None = None
+    embedding: EmbeddingHealth | None = None
+    """None where no vectors are wanted."""
     problems: tuple[ProblemItem, ...] = ()
     """The first of the files that are not read as they should be."""
     n_problems: int = 0

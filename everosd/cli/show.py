@@ -37,6 +37,7 @@ def status(data: Body, *, is_served: bool = True) -> Iterator[str]:
             ("memory", _memory(data)),
             ("state", _state(data)),
             *((f"index {name}", _projection(cast("Body", one))) for name, one in section(data, "projections").items()),
+            *((("model", _model(model)),) if (model := section(data, "embedding")) else ()),
             ("watching", _watching(data) if is_served else "nobody"),
         )
     )
@@ -166,12 +167,13 @@ def _state(data: Body) -> str:
     parts = [
         phase if phase == "ready" or not total else f"{phase}, {done:,} of {count(cast('int', total), 'file')} compared"
     ]
-    pending = int(cast("int", data.get("pending") or 0))
-    parts.append(
-        "everything on disk is searchable"
-        if phase == "ready" and not pending
-        else f"{count(pending, 'change')} pending"
-    )
+    owed = cast("int", section(data, "embedding").get("owed") or 0)
+    pending = int(cast("int", data.get("pending") or 0)) - owed
+    if phase == "ready" and pending <= 0:
+        by_what = f" by keyword, {_n({'n': owed}, 'n', 'entry')} without a vector yet" if owed else ""
+        parts.append(f"everything on disk is searchable{by_what}")
+    else:
+        parts.append(f"{count(pending, 'change')} pending")
     parts += [
         f"{_n(data, key, 'file')} {name}"
         for key, name in (("failed_retryable", "failed, tried again"), ("failed_permanent", "not read as it should be"))
@@ -189,6 +191,15 @@ def _projection(one: Body) -> str:
     if one.get("behind"):
         text += f", {_n(one, 'behind', 'change')} behind"
     return text + (f": {one['error']}" if one.get("error") else "")
+
+
+def _model(model: Body) -> str:
+    """Say which model makes the vectors, and how it does."""
+    name = str(model.get("model") or "not asked yet")
+    width = f", {model['dim']} wide" if model.get("dim") else ""
+    refused = f"; it refuses {_n(model, 'refused', 'entry')}" if model.get("refused") else ""
+    error = f"; DEGRADED: {model['error']}" if model.get("error") else ""
+    return f"{name}{width}{refused}{error}"
 
 
 def _watching(data: Body) -> str:
