@@ -93,14 +93,12 @@ def exit_code(error: BaseException) -> int:
 class Meaning:
     """The model behind vector search: opened beside everything else, exchanged when its settings change."""
 
-    def __init__(
-        self, settings: config.Embedding, clock: clocks.Clock, embedding: embed.Embedding, search: query.Search
-    ) -> None:
+    def __init__(self, settings: config.Embedding, clock: clocks.Clock, embedding: embed.Embedding) -> None:
         """Wire the parts; the model is opened by `run`."""
         self._settings = settings
         self._clock = clock
+        self._embedder: models.Embedder | None = None
         self.embedding = embedding
-        self._search = search
         self._changed = asyncio.Event()
         self._changed.set()
 
@@ -109,25 +107,30 @@ class Meaning:
         self._settings = settings
         self._changed.set()
 
-    async def run(self) -> None:
-        """Keep the model of the settings in force open until cancelled."""
-        provider = await asyncio.to_thread(importlib.import_module, "everosd.models.provider")
-        queries = provider.queries(self._clock)
-        embedder: models.Embedder | None = None
+    async def run(self, search: query.Search) -> None:
+        """Keep the model of the settings in force open until cancelled; where it cannot be, search goes by keyword."""
         try:
-            while True:
-                await self._changed.wait()
-                self._changed.clear()
-                before, embedder = embedder, provider.open_embedder(self._settings, self._clock)
-                queries.replace(embedder)
-                self.embedding.use(embedder, self._settings)
-                self._search.query_timeout_s = self._settings.query_timeout_seconds
-                self._search.queries = queries
-                if before is not None:
-                    await before.close()
-        finally:
-            if embedder is not None:
-                await embedder.close()
+            provider = await asyncio.to_thread(importlib.import_module, "everosd.models.provider")
+        except ImportError as error:
+            log.exception("models_unusable")
+            self.embedding.give_up(f"{error}; install everosd again")
+            return
+        queries = provider.queries(self._clock)
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            before, self._embedder = self._embedder, provider.open_embedder(self._settings, self._clock)
+            queries.replace(self._embedder)
+            self.embedding.use(self._embedder, self._settings)
+            search.query_timeout_s = self._settings.query_timeout_seconds
+            search.queries = queries
+            if before is not None:
+                await before.close()
+
+    async def close(self) -> None:
+        """Let go of the model; call after the cascade has taken the answers that were on their way."""
+        if self._embedder is not None:
+            await self._embedder.close()
 
 
 @contextlib.asynccontextmanager
@@ -147,7 +150,7 @@ async def open_node(settings: config.Config, clock: clocks.Clock, *, has_vectors
 
 
 @contextlib.asynccontextmanager
-async def open_parts(settings: config.Config, clock: clocks.Clock, *, has_vectors: bool = True) -> AsyncIterator[Node]:
+async def open_parts(settings: config.Config, clock: clocks.Clock, *, has_vectors: bool = False) -> AsyncIterator[Node]:
     """Open the parts in the order in which they need each other, and close them in the opposite one.
 
     The vector index and the model open later, when the loops run: nothing waits for them.
@@ -175,6 +178,7 @@ async def open_parts(settings: config.Config, clock: clocks.Clock, *, has_vector
         words = project.Projection("text", root / INDEX_FOLDER / "text", text.open_or_set_aside, database, clock)
         projections = [cast("project.Projection[contract.Index]", words)]
         embedding: embed.Embedding | None = None
+        meaning: Meaning | None = None
         if settings.embedding.provider == "none":
             await database.write(_forget_vectors)
         elif has_vectors:
@@ -182,6 +186,8 @@ async def open_parts(settings: config.Config, clock: clocks.Clock, *, has_vector
                 VECTORS, root / INDEX_FOLDER / VECTORS, _opener(settings), database, clock, is_prompt=False
             )
             embedding = embed.Embedding(vectors, reader, root / CACHE, clock)
+            meaning = Meaning(settings.embedding, clock, embedding)
+            stack.push_async_callback(meaning.close)
             projections.append(cast("project.Projection[contract.Index]", vectors))
         settler = settle.Settler(clock, settings.watch.settle_ms / 1000)
         cascade = apply.Cascade(
@@ -206,7 +212,7 @@ async def open_parts(settings: config.Config, clock: clocks.Clock, *, has_vector
             database=database,
             reader=reader,
             text=words,
-            meaning=None if embedding is None else Meaning(settings.embedding, clock, embedding, finder),
+            meaning=meaning,
             watcher=fs.Watcher(
                 root,
                 settler,
@@ -284,7 +290,7 @@ async def loops(node: Node, *, is_watching: bool) -> AsyncIterator[None]:
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(node.cascade.run(), name="cascade")]
             if node.meaning is not None:
-                running.append(tasks.create_task(node.meaning.run(), name="meaning"))
+                running.append(tasks.create_task(node.meaning.run(node.search), name="meaning"))
             if is_watching:
                 await node.watcher.start()
                 running.append(tasks.create_task(node.watcher.run(), name="watcher"))

@@ -243,7 +243,7 @@ class _Run:
     async def _serve(self) -> None:
         """Open, answer, compare with the disk, say READY, wait for the stop; then everything in the opposite order."""
         async with contextlib.AsyncExitStack() as stack:
-            node = await stack.enter_async_context(daemon.open_parts(self._settings, self._clock))
+            node = await stack.enter_async_context(daemon.open_parts(self._settings, self._clock, has_vectors=True))
             self._node = node
             await stack.enter_async_context(self._http(node))
             log.info("listening", after_s=self._age_s())

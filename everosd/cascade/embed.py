@@ -133,6 +133,10 @@ class Embedding:
         self._n_outage, self._reason, self._in_force = 0, "", None
         self.wake()
 
+    def give_up(self, reason: str) -> None:
+        """Make no vectors, and say why."""
+        self._reason = reason
+
     def wake(self) -> None:
         """Tell that the index may owe something, or that the model may answer again."""
         self._wake.set()

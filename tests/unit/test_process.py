@@ -135,17 +135,13 @@ async def test_wrong_settings_are_named_until_they_are_mended(run: process._Run,
 async def test_an_index_that_stands_still_while_the_others_go_on_is_named(run: process._Run) -> None:
     """Readiness goes by the age of progress, not by a flag that somebody set."""
 
-    class Behind:
-        name, age_s = "text", 29.0
+    def behind(age_s: float) -> Any:
+        text = status.ProjectionStatus(lsn=4, behind=8, documents=4, age_s=age_s)
+        return types.SimpleNamespace(cascade=types.SimpleNamespace(projection_states=lambda: {"text": text}))
 
-        def status(self) -> status.ProjectionStatus:
-            return status.ProjectionStatus(lsn=4, behind=8, documents=4, age_s=self.age_s)
-
-    index = Behind()
-    node: Any = types.SimpleNamespace(cascade=types.SimpleNamespace(projections=[index]))
-    run._node = node
+    run._node = behind(29.0)
     assert [] == list(run._stalls())
-    index.age_s = 31.0
+    run._node = behind(31.0)
     assert ["the text index is 8 changes behind, and has not moved for 31 s"] == list(run._stalls())
 
 
