@@ -401,7 +401,8 @@ class Slab:
             if n_free > _SPARE_PAGES:
                 n_pages = int(self._writer.execute("PRAGMA page_count").fetchone()[0])
                 if n_free * 4 > n_pages:
-                    self._writer.execute(f"PRAGMA incremental_vacuum({min(_VACUUM_PAGES, n_free)})").fetchall()
+                    # As a script: `execute` would stop after the first page.
+                    self._writer.executescript(f"PRAGMA incremental_vacuum({min(_VACUUM_PAGES, n_free)})")
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Cursor]:
