@@ -23,11 +23,11 @@ ENTRY_KINDS = ("episode", "memory")
 """Kinds that appear among Episodes; facts may belong to them."""
 FACT_KINDS = ("atomic_fact",)
 
-N_FACTS = 100
+N_FACTS = 50
 """Facts that each index is asked for; with 40 LoCoMo's sessions are found as well as with all. The same whatever `top_k`
 is, or scores would depend on it."""
 
-MIN_CANDIDATES = 60
+MIN_CANDIDATES = 50
 """Entries that each index is asked for at least where both are: what is best by both may be best by neither."""
 
 SPARE = 10
