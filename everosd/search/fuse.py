@@ -1,13 +1,15 @@
 """One ranking out of what the words say and what the vectors say.
 
 Both say it on an absolute scale: `keyword` is the share of the BM25 that the query could reach, `similarity` the cosine
-of the nearest piece. Their mean is what an entry scores by itself, and its best fact lifts that towards 1. The score of
-an entry depends on the query, the entry and its facts, never on the other hits nor on which search found it, so that
+of the nearest piece. Their root mean square is what an entry scores by itself: one strong sign says more than two weak
+ones, for a question in other words, or in another language, has stray words in common with much. The best fact lifts
+that towards 1. The score of an entry depends on the query, the entry and its facts, never on the other hits nor on which search found it, so that
 scores of different queries can be compared and a threshold means something.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -81,16 +83,18 @@ def _evidence(key: types.EntryKey, words: Hits | None, vectors: Hits | None) -> 
         parent_link=found.parent_link,
         keyword=keyword,
         similarity=similarity,
-        score=_mean(keyword, similarity, has_vectors=vectors is not None),
+        score=_own(keyword, similarity, has_vectors=vectors is not None),
     )
 
 
-def _mean(keyword: float | None, similarity: float | None, *, has_vectors: bool) -> float:
+def _own(keyword: float | None, similarity: float | None, *, has_vectors: bool) -> float:
     if keyword is None:
         return similarity or 0.0
     if not has_vectors:
         return keyword
-    return (keyword + (keyword * UNSEEN if similarity is None else similarity)) / 2
+    # Against the plain mean: as good on LoCoMo, whose questions repeat the words of the talk; on questions that do not
+    # (tests/golden/ranking.txt) MRR 0.86 for 0.83. Cubes lose places further down.
+    return math.hypot(keyword, keyword * UNSEEN if similarity is None else similarity) / math.sqrt(2)
 
 
 def best_facts(facts: Iterable[Evidence]) -> dict[int, Evidence]:

@@ -82,7 +82,7 @@ async def test_a_score_is_explained_when_asked(
     why = first["explain"]
     parts = [part for part in (why["keyword"], why["similarity"]) if part is not None]
     assert {"keyword": 1, "vector": 1, "hybrid": 2}[method] == len(parts)
-    assert sum(parts) / len(parts) == pytest.approx(why["own"])
+    assert (sum(part**2 for part in parts) / len(parts)) ** 0.5 == pytest.approx(why["own"])
     assert why["own"] + (1 - why["own"]) * why["lift"] * why["fact"]["score"] == pytest.approx(first["score"])
     assert "mara_af_20260302_00000001" == why["fact"]["id"]
     assert "Mara's dog is called Bilbo." == why["fact"]["content"]
