@@ -1,4 +1,4 @@
-"""Building graphs: in one thread of low priority, for partitions that are searched, never in the way of a search."""
+"""Building graphs: in one thread of lower priority, for partitions that are searched, never in the way of a search."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from everosd import types
-from everosd.index import graph, partition
+from everosd.index import graph, partition, slab
 
 RECALL = 0.99
 """Share of the ten nearest that a graph has to find; one that does not is not used, however long its lists."""
 
-_NICE = 15
+_NICE = 5  # not lower: whoever waits for the interpreter waits for this thread now and then
 _CHUNK = 200  # vectors added at once, about 0.2 s: how long a stop waits
+_MARKED = 2_000  # vectors that are compared with those of a file at once
 _N_PROBES = 60
 _K = 10
 _SAME = 1e-5  # distances that differ less are equal
@@ -115,7 +116,19 @@ class Builder:
         elif (found := self._folder.load(manifest)) is None:
             self._folder.set_aside(job.name)
         else:
-            job.part.recall_graph(found)
+            self._take_up(job.part, found)
+
+    def _take_up(self, part: partition.Partition, found: graph.Graph) -> None:
+        """Search by a graph of an earlier run: its vectors are known again by their marks."""
+        plan = part.plan_graph(is_anew=True)
+        order = np.argsort(found.marks)
+        for start in range(0, len(plan.rows), _MARKED):
+            self._check()
+            rows, _, marks = part.copy(plan, plan.rows[start : start + _MARKED])
+            labels = order[np.minimum(np.searchsorted(found.marks, marks, sorter=order), found.n - 1)]
+            is_there = found.marks[labels] == marks
+            found.rows[labels[is_there]] = rows[is_there]
+        part.take_graph(found, plan)
 
     def _build(self, job: Job) -> None:
         part, plan = job.part, job.part.plan_graph()
@@ -140,9 +153,9 @@ class Builder:
         all_marks, all_rows, n = [base.marks], [base.rows], base.n
         for start in range(0, len(plan.rows), _CHUNK):
             self._check()
-            rows, vectors, marks = part.copy(plan, plan.rows[start : start + _CHUNK])
+            rows, codes, marks = part.copy(plan, plan.rows[start : start + _CHUNK])
             if len(rows):
-                base.index.add_items(vectors, np.arange(n, n + len(rows)), num_threads=1)
+                base.index.add_items(slab.decode(codes), np.arange(n, n + len(rows)), num_threads=1)
                 all_marks.append(marks)
                 all_rows.append(rows)
                 n += len(rows)
@@ -161,10 +174,15 @@ class Builder:
         for start in range(len(plan.marks), made.n, _CHUNK):
             self._check()
             labels = np.arange(start, min(made.n, start + _CHUNK))
-            vectors = part.vectors(made.rows[labels])
+            rows, codes, _ = part.copy(plan, made.rows[labels])
+            is_same = np.isin(made.rows[labels], rows)
+            made.rows[labels[~is_same]] = -1  # replaced since
+            if not len(rows):
+                continue
+            vectors = slab.decode(codes)
             _, distances = made.index.knn_query(vectors, 1, num_threads=1)
             own = 1 - np.einsum("ij,ij->i", vectors, vectors)
-            lost = labels[distances[:, 0] > own + _SAME]
+            lost = labels[is_same][distances[:, 0] > own + _SAME]
             made.rows[lost] = -1
             n_lost += len(lost)
         return n_lost <= _MAX_LOST * (made.n - len(plan.marks))

@@ -180,7 +180,7 @@ class Folder:
         except (OSError, RuntimeError, MemoryError):
             return None
         index.set_num_threads(1)
-        if index.get_current_count() != manifest.n:
+        if index.get_current_count() != manifest.n or not manifest.n:
             return None
         return Graph(index, manifest.ef, np.frombuffer(marks, dtype="<u8").astype(np.uint64))
 

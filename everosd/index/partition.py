@@ -181,16 +181,16 @@ class Partition:
             marks = np.zeros(0, dtype=np.uint64) if is_anew or present is None else present.marks
             return Plan(np.flatnonzero(wanted), self._stamps.copy(), marks)
 
-    def copy(self, plan: Plan, rows: Rows) -> tuple[Rows, NDArray[np.float32], graph.Marks]:
+    def copy(self, plan: Plan, rows: Rows) -> tuple[Rows, slab.Codes, graph.Marks]:
         """Return those of the rows that are what they were when it was planned, with vectors and marks."""
         with self._lock:
             same = rows[self._is_live[rows] & (self._stamps[rows] == plan.stamps[rows])]
-            return same, _floats(self._codes[same]), self._marks(same)
+            return same, self._codes[same], self._marks(same)
 
     def vectors(self, rows: Rows) -> NDArray[np.float32]:
         """Return the vectors of rows as they are now."""
         with self._lock:
-            return _floats(self._codes[rows])
+            return slab.decode(self._codes[rows])
 
     def kth_cosine(self, query: Vector, rows: Rows, k: int) -> float:
         """Return the cosine of the `k`th nearest of these rows."""
@@ -207,17 +207,6 @@ class Partition:
         """Search by this graph from now on."""
         with self._lock:
             given.rows = self._still(given, plan)
-            self._set_graph(given)
-
-    def recall_graph(self, given: graph.Graph) -> None:
-        """Search by a graph of an earlier run: its vectors are known again by their marks."""
-        with self._lock:
-            rows = np.flatnonzero(self._is_live[: self._n])
-            order = np.argsort(given.marks)
-            marks = self._marks(rows)
-            at = np.minimum(np.searchsorted(given.marks, marks, sorter=order), max(0, given.n - 1))
-            is_there = given.marks[order[at]] == marks if given.n else np.zeros(len(rows), dtype=np.bool_)
-            given.rows[order[at[is_there]]] = rows[is_there]
             self._set_graph(given)
 
     def refuse_graph(self, n: int | None = None) -> None:
@@ -388,11 +377,6 @@ class Partition:
         labels[: self._n] = self._labels[: self._n]
         self._labels = labels
         self._columns.resize(self._n, capacity)
-
-
-def _floats(codes: slab.Codes) -> NDArray[np.float32]:
-    floats: NDArray[np.float32] = codes.astype(np.float32) / np.float32(slab.SCALE)
-    return floats
 
 
 def _batches(stored: Iterable[slab.Stored]) -> Iterator[list[slab.Stored]]:

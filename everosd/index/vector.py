@@ -182,13 +182,14 @@ class VectorIndex:
         return (found - set(shown)) | {key for key, row in shown.items() if row is not None}
 
     def close(self) -> None:
-        """Release files and threads; what was not committed is dropped."""
+        """Release files and threads; what was not committed is dropped.
+
+        Partitions in memory still answer, until another index has taken the place of this one.
+        """
         self._builder.close()
         with self._change_lock, self._load_lock:
             self._pending = {}
             self._slab.close()
-            with self._loaded_lock:
-                self._loaded.clear()
 
     def _partitions(self, query: partition.Vector, bounds: where.Where) -> list[partition.Partition]:
         space = self.space

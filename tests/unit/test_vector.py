@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import numpy as np
@@ -356,3 +357,126 @@ def test_only_partitions_searched_last_stay_in_memory(tmp_path: Path) -> None:
             assert [100 * i] == found(index, scattered(1, 100 * i, dim)[0], 1, owner=owner)
             assert sum(part.n_bytes for part in index._loaded.values()) < 200_000
     assert 2 < len(index._loaded) < 10
+
+
+def test_a_closed_index_answers_from_memory_until_another_one_is_open(tmp_path: Path) -> None:
+    """While a disk refuses, what was searched last is still found."""
+    index = made(tmp_path / "v", (document(1), unit([1])))
+    assert [1] == found(index, EAST)
+    index.close()
+    assert [1] == found(index, EAST)
+    with pytest.raises(errors.IndexUnavailable):
+        found(index, EAST, owner=OTHER)
+    index.close()
+
+
+OTHER_SPACE = types.Space(model="other", dim=SPACE.dim)
+KEYS = st.integers(1, 5)
+TEXT = st.sampled_from(["", "pike", "perch"])
+CHANGED = st.builds(
+    document,
+    KEYS,
+    TEXT,
+    owner=st.sampled_from([OWNER, OTHER]),
+    kind=st.sampled_from(["episode", "foresight"]),
+    status=st.sampled_from(["active", "archived"]),
+)
+STEP = st.one_of(
+    st.tuples(st.sampled_from(["write", "show and write"]), st.lists(CHANGED, max_size=3), st.lists(KEYS, max_size=2)),
+    st.tuples(st.just("put"), st.lists(st.tuples(KEYS, TEXT, st.integers(1, 3)), min_size=1, max_size=4)),
+    st.tuples(st.just("use"), st.sampled_from([SPACE, OTHER_SPACE])),
+    st.tuples(st.sampled_from(["reopen", "forget"])),
+)
+
+
+class Model:
+    """What a vector index holds, by hand."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self.documents: dict[int, contract.Document] = {}
+        self.vectors: dict[int, tuple[types.Space, bytes, int]] = {}
+        self.space = SPACE
+
+    def write(self, documents: Sequence[contract.Document], removed: Sequence[int]) -> None:
+        """Replace documents by key and remove keys; vectors go with their document, or with its text."""
+        for key in removed:
+            self.documents.pop(key, None)
+        self.documents.update({each.key: each for each in documents})
+        for key in list(self.vectors):
+            if key not in self.documents or not self.documents[key].body:
+                del self.vectors[key]
+
+    def put(self, key: int, body: str, seed: int) -> bool:
+        """Keep a vector where the document still has this text."""
+        known = self.documents.get(key)
+        if known is None or not body or known.body != body:
+            return False
+        self.vectors[key] = (self.space, contract.text_digest(known), seed)
+        return True
+
+    def owed(self) -> set[int]:
+        """Return the documents without a vector of their text in this space."""
+        return {
+            key
+            for key, each in self.documents.items()
+            if each.body and self.vectors.get(key, (None, b"", 0))[:2] != (self.space, contract.text_digest(each))
+        }
+
+    def found(self, within: where.Where) -> list[int]:
+        """Return what has a vector, in the order of a search for `EAST`."""
+        cosines = {
+            key: round(float(scattered(2, self.vectors[key][2])[0] @ EAST), 3)
+            for key, each in self.documents.items()
+            if key in self.vectors
+            and self.vectors[key][0] == self.space
+            and (each.owner, each.kind, each.status) == (within.owner, within.kinds[0], within.statuses[0])
+        }
+        return sorted(cosines, key=lambda key: (-cosines[key], -key))
+
+
+def check(index: vector.VectorIndex, model: Model) -> None:
+    for owner in (OWNER, OTHER):
+        for kind in ("episode", "foresight"):
+            for status in ("active", "archived"):
+                within = bounds(owner=owner, kinds=(kind,), statuses=(status,))
+                assert model.found(within) == [hit.key for hit in index.search(EAST, within, 10)]
+
+
+@hypothesis.given(steps=st.lists(STEP, max_size=14))
+@hypothesis.settings(max_examples=60, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
+def test_an_index_of_vectors_is_what_two_dicts_would_be(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[Any, ...]]
+) -> None:
+    """Whatever is written, shown, put, moved, reopened or forgotten: memory, disk and a model by hand agree."""
+    folder = tmp_path_factory.mktemp("v") / "v"
+    index, model = vector.VectorIndex(folder), Model()
+    index.use(SPACE)
+    for step in steps:
+        match step:
+            case ("write" | "show and write") as how, documents, removed:
+                documents = list({each.key: each for each in documents}.values())
+                removed = [key for key in removed if key not in {each.key for each in documents}]
+                model.write(documents, removed)
+                if how != "write":
+                    index.show(documents, removed)
+                    assert (set(model.documents), len(model.documents)) == (index.keys(), index.count())
+                    check(index, model)
+                index.write(documents, removed)
+                index.commit()
+            case "put", given:
+                for key, body, seed in given:
+                    done = embedded(document(key, body), scattered(2, seed)[:1])
+                    assert model.put(key, body, seed) == index.put([done])
+            case "use", space:
+                model.space = space
+                assert len(model.owed()) == index.use(space)
+            case ("reopen",):
+                index.close()
+                index = vector.VectorIndex(folder)
+            case _:
+                index._loaded.clear()
+        assert (set(model.documents), len(model.documents)) == (index.keys(), index.count())
+        assert (model.owed(), len(model.owed())) == ({one.key for one in index.owed(10)}, index.n_owed())
+        check(index, model)
+    index.close()

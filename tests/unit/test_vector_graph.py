@@ -182,7 +182,7 @@ def test_a_graph_is_loaded_and_not_built_again(folder: Path, monkeypatch: pytest
     monkeypatch.setattr(build.Builder, "_build", lambda *_: pytest.fail("built"))
     index = with_graph(folder)
     assert part_of(index).has_graph
-    assert part_of(index)._n_in_graph == N
+    assert N == part_of(index)._n_in_graph
     index.close()
 
 
@@ -242,6 +242,44 @@ def test_a_graph_without_the_promised_recall_is_not_used(tmp_path: Path, monkeyp
     assert not part_of(again).has_graph
     assert [] == list(tmp_path.glob("v/graphs/*.hnsw"))
     again.close()
+
+
+def test_edits_during_a_build_are_found_after_it(tmp_path: Path) -> None:
+    """A vector that was replaced while the graph took it in is neither lost nor found in two places."""
+    index = vector.VectorIndex(tmp_path / "v")
+    index.use(SPACE)
+    vectors = clustered(N)
+    fill(index, vectors)
+    index.search(vectors[0], bounds(), 10)
+    n = 0
+    while not index._builder.wait(0.0) and n < 500:
+        vectors[n] = clustered(1, seed=1_000 + n)[0]
+        fill(index, vectors[n : n + 1], first=n + 1, body="edited")
+        n += 1
+    assert index._builder.wait(PATIENCE_S)
+    part = part_of(index)
+    assert part.has_graph
+    assert N == part.n_live
+    for i in range(n):
+        hits = index.search(vectors[i], bounds(), 3)
+        assert pytest.approx(1.0, abs=1e-3) == hits[0].score
+        assert i + 1 in [hit.key for hit in hits if hit.score > 0.999]
+    assert recall(index, vectors, bounds()) >= 0.98
+    index.close()
+
+
+def test_S05_a_few_entries_beside_thousands_of_equal_ones_are_found(tmp_path: Path) -> None:
+    """Equal vectors lead a graph nowhere else: it is not used, or what it does not lead to is searched beside it."""
+    index = vector.VectorIndex(tmp_path / "v")
+    index.use(SPACE)
+    vectors = np.concatenate([np.repeat(clustered(1), N - 50, axis=0), clustered(50, seed=6)])
+    fill(index, vectors)
+    index.search(vectors[0], bounds(), 10)
+    assert index._builder.wait(PATIENCE_S)
+    for i in range(N - 50, N):
+        assert i + 1 == index.search(vectors[i], bounds(), 3)[0].key
+    assert 10 == len(index.search(vectors[0], bounds(), 10))
+    index.close()
 
 
 def test_closing_stops_a_build_in_the_middle(tmp_path: Path) -> None:
