@@ -45,12 +45,13 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
     methods: tuple[str, ...] = METHODS
 
 
+BUILTIN = {"EVEROS_EMBEDDING__MODEL": "builtin"}
 VARIANTS = (
-    Variant(name="whole", settings=dict(daemon.BUILTIN)),
-    Variant(name="no facts", settings=dict(daemon.BUILTIN), has_facts=False),
+    Variant(name="whole", settings=BUILTIN),
+    Variant(name="no facts", settings=BUILTIN, has_facts=False),
     Variant(
         name="long pieces",
-        settings={**daemon.BUILTIN, "EVEROS_EMBEDDING__MAX_TOKENS": "512"},
+        settings={**BUILTIN, "EVEROS_EMBEDDING__MAX_TOKENS": "512"},
         methods=("vector", "hybrid"),
     ),
 )
