@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from everosd.index import contract, text, vector
     from everosd.log import layout
     from everosd.models import embed as models
+    from everosd.models import queries as query_vectors
     from everosd.search import query
     from everosd.store import db, read
     from everosd.watch import fs
@@ -98,6 +99,7 @@ class Meaning:
         self._settings = settings
         self._clock = clock
         self._embedder: models.Embedder | None = None
+        self._queries: query_vectors.Queries | None = None
         self.embedding = embedding
         self._changed = asyncio.Event()
         self._changed.set()
@@ -115,20 +117,22 @@ class Meaning:
             log.exception("models_unusable")
             self.embedding.give_up(f"{error}; install everosd again")
             return
-        queries = provider.queries(self._clock)
+        self._queries = provider.open_queries(self._settings, self._clock)
         while True:
             await self._changed.wait()
             self._changed.clear()
             before, self._embedder = self._embedder, provider.open_embedder(self._settings, self._clock)
-            queries.replace(self._embedder)
+            self._queries.replace(self._embedder, self._settings.timeout_seconds)
             self.embedding.use(self._embedder, self._settings)
             search.query_timeout_s = self._settings.query_timeout_seconds
-            search.queries = queries
+            search.queries = self._queries
             if before is not None:
                 await before.close()
 
     async def close(self) -> None:
         """Let go of the model; call after the cascade has taken the answers that were on their way."""
+        if self._queries is not None:
+            await self._queries.close()
         if self._embedder is not None:
             await self._embedder.close()
 

@@ -89,6 +89,7 @@ class Embedding:
         self._settings: config.Embedding | None = None
         self._embedder: embed.Embedder | None = None
         self._store = turn.Store()
+        self._pace = turn.Pace(1)
         self._wake = asyncio.Event()
         self._turn: turn.Turn | None = None
         self._in_force: tuple[vector.VectorIndex, types.Space] | None = None
@@ -131,6 +132,7 @@ class Embedding:
         self._embedder, self._settings = embedder, settings
         self._setbacks.clear()
         self._n_outage, self._reason, self._in_force = 0, "", None
+        self._pace = turn.Pace(1 if embedder is None else embedder.batch_size)
         self.wake()
 
     def give_up(self, reason: str) -> None:
@@ -202,7 +204,7 @@ class Embedding:
         if not entries:
             self._n_outage, self._reason = 0, ""
             return self._next_due_s()
-        self._turn = turn.Turn(space, entries, self._store)
+        self._turn = turn.Turn(space, entries, self._store, self._pace)
         await self._turn.take_from_cache()
         self.n_from_cache += self._turn.n_from_cache
         n_ready = await self._put(index, self._turn)
@@ -218,12 +220,17 @@ class Embedding:
         return 0 if n_ready or self._turn.n_answers else self._next_due_s()
 
     async def _space(self, embedder: embed.Embedder, index: vector.VectorIndex) -> types.Space:
-        """Return the space of the vectors to come, in force in the index from now on."""
-        space = await embedder.probe()
-        if self._in_force != (index, space):
-            n_owed = await self._in_index(lambda: index.use(space))
-            log.info("embedding_space", model=space.model, dim=space.dim, owed=n_owed)
-            self._in_force = (index, space)
+        """Return the space of the vectors to come, in force in the index from now on.
+
+        The model is asked only where the index does not know: a restart costs no call.
+        """
+        if self._in_force is not None and self._in_force[0] is index:
+            return self._in_force[1]
+        known = index.space
+        space = known if known is not None and embedder.expect(known) else await embedder.probe()
+        n_owed = await self._in_index(lambda: index.use(space))
+        log.info("embedding_space", model=space.model, dim=space.dim, owed=n_owed)
+        self._in_force = (index, space)
         return space
 
     async def _owed(self, index: vector.VectorIndex) -> list[vector.Owed]:
@@ -264,6 +271,9 @@ class Embedding:
         """
         if now.n_answers == 0 and any(isinstance(one, errors.LLMUnavailable) for one in now.failures.values()):
             await embedder.passages([NEUTRAL])
+        elif now.n_answers == 0 and now.failures and await embedder.probe() != now.space:
+            self._in_force = None  # the model gives others than it did: none of the texts is at fault
+            return
         self._n_outage, self._reason = 0, ""
         for entry in now.waiting.values():
             if (error := now.failure_of(entry)) is not None:
@@ -306,11 +316,31 @@ class Embedding:
             if not owed:
                 return
             entries = await self._read(owed)
-            now = turn.Turn(space, entries, self._store)
+            now = turn.Turn(space, entries, self._store, self._pace)
             await now.take_from_cache()
             await self._put(index, now)
             lacking.update(now.waiting)
             lacking.update({one.key for one in owed} - {entry.key for entry in entries})
+
+    async def settled(self, timeout_s: float) -> None:
+        """Wait until everything in the ledger has its vectors, or until it is known that it won't.
+
+        Raises:
+            TimeoutError: neither, after `timeout_s`.
+        """
+        async with asyncio.timeout(timeout_s):
+            while not (self._reason or self._is_idle()):  # noqa: ASYNC110  # three parts decide, none of them alone
+                await asyncio.sleep(0.005)
+
+    def _is_idle(self) -> bool:
+        if self._settings is None:
+            return False
+        return self._embedder is None or (
+            self._projection.is_open
+            and self._projection.is_caught_up()
+            and self._in_force is not None
+            and not self.n_owed()
+        )
 
     # -- what is said of it ----------------------------------------------------------------------------------------
 

@@ -81,10 +81,19 @@ class Store:
             return None
 
 
+class Pace:
+    """What was learned of a provider: it outlives a turn."""
+
+    def __init__(self, batch_size: int) -> None:
+        """Begin with what the settings say."""
+        self.batch_size = batch_size
+        """Texts per request: fewer once more were refused that were taken in parts."""
+
+
 class Turn:
     """Entries on their way to vectors of one space."""
 
-    def __init__(self, space: types.Space, entries: Sequence[Entry], store: Store) -> None:
+    def __init__(self, space: types.Space, entries: Sequence[Entry], store: Store, pace: Pace) -> None:
         """Begin with nothing but the texts."""
         self.waiting = {entry.key: entry for entry in entries}
         """Entries that lack some of their vectors."""
@@ -95,6 +104,7 @@ class Turn:
         self.n_from_cache = 0
         self.space = space
         self._store = store
+        self._pace = pace
         self._vectors: dict[bytes, embed.Vectors] = {}  # of each piece (n, dim): one row, several where it was halved
         self._sent: set[asyncio.Task[None]] = set()
 
@@ -164,7 +174,7 @@ class Turn:
         return next((self.failures[piece.digest] for piece in entry.pieces if piece.digest in self.failures), None)
 
     def _requests(self, embedder: embed.Embedder, alone: Container[types.EntryKey]) -> Iterable[list[Piece]]:
-        n_texts = embedder.batch_size * embedder.max_concurrent * REQUESTS_AHEAD
+        n_texts = self._pace.batch_size * embedder.max_concurrent * REQUESTS_AHEAD
         asked = set(self._vectors)
         n_known = len(asked)
         batch: list[Piece] = []
@@ -178,7 +188,7 @@ class Turn:
                 continue
             for piece in missing.values():
                 batch.append(piece)
-                if len(batch) == embedder.batch_size:
+                if len(batch) >= self._pace.batch_size:
                     yield batch
                     batch = []
         if batch:
@@ -203,6 +213,8 @@ class Turn:
             middle = len(pieces) // 2
             await self._request(embedder, pieces[:middle])
             await self._request(embedder, pieces[middle:])
+            if not any(piece.digest in self.failures for piece in pieces):
+                self._pace.batch_size = min(self._pace.batch_size, len(pieces) - middle)
             return
         whole = pieces[0]
         halves = _halves(whole)

@@ -31,6 +31,8 @@ BUSY_TIMEOUT_S = 30.0
 PAUSE_S = 0.05
 SETTLE_TIMEOUT_S = 3600.0
 """A first reading of a very large root; the bar shows that it moves."""
+VECTORS_TIMEOUT_S = 5.0
+"""How long a search without a daemon waits for vectors of what changed: enough for a few notes, and no more."""
 EVERY_ADDRESS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # to be replaced, not bound
 """What to connect to where the daemon listens on every address."""
 
@@ -66,11 +68,15 @@ class Alone:
         from everosd import daemon, logs
 
         logs.set_up(msgspec.structs.replace(self._settings.log, level="error"))  # the answer says what is wrong
-        async with daemon.open_node(self._settings, clock.SystemClock()) as node:
+        has_vectors = _has_vectors(path, body)
+        async with daemon.open_node(self._settings, clock.SystemClock(), has_vectors=has_vectors) as node:
             with progress.Progress("comparing with the disk") as shown:
                 async with _following(node, shown):
                     await node.cascade.reconcile("command line")
                     await node.cascade.settled(timeout_s=SETTLE_TIMEOUT_S)
+            if node.meaning is not None:
+                with contextlib.suppress(TimeoutError):
+                    await node.meaning.embedding.settled(VECTORS_TIMEOUT_S)
             return await Exchange(body, on_line).ask(daemon.application(node), method, path)
 
 
@@ -123,6 +129,13 @@ def running(root: Path) -> lock.Holder | None:
             raise errors.LockHeld(str(root), pid=holder.pid or None, port=None)
         time.sleep(PAUSE_S)
     return holder
+
+
+def _has_vectors(path: str, body: object) -> bool:
+    """Return whether a request has to do with vectors: opening a model takes longer than most commands."""
+    if path.endswith("/admin/rebuild"):
+        return True
+    return path.endswith("/memory/search") and isinstance(body, dict) and body.get("method") != "keyword"
 
 
 @contextlib.asynccontextmanager

@@ -66,6 +66,10 @@ class Builtin:
         """
         await self._queries.start()
 
+    def expect(self, space: types.Space) -> bool:
+        """Return whether `space` is the model's own."""
+        return space == SPACE
+
     async def probe(self) -> types.Space:
         """Return the space, once the model is loaded."""
         await self.start()

@@ -30,6 +30,12 @@ class Embedder(Protocol):
     max_concurrent: int
     """Calls of `passages` that are worth having under way at once."""
 
+    def expect(self, space: types.Space) -> bool:
+        """Take it that the vectors to come are of `space`, if that may be so; asks nobody.
+
+        Where the model gives others after all, `passages` says so (LLMRejected).
+        """
+
     async def probe(self) -> types.Space:
         """Return the space of the vectors to come; asks the model where only it can tell."""
 

@@ -84,6 +84,13 @@ class Endpoint:
         self._at_once = settings.batch_size
         """Texts per request: fewer where the endpoint could not answer in time."""
 
+    def expect(self, space: types.Space) -> bool:
+        """Take it that the vectors to come are of `space`, if it is this model's and of the width that is wanted."""
+        is_ours = space == types.Space(model=self._settings.model, dim=self._settings.dim or space.dim)
+        if is_ours:
+            self._dim = space.dim
+        return is_ours
+
     async def probe(self) -> types.Space:
         """Ask for the vector of a word and return the space; where that fails, nothing has changed."""
         dim = self._dim

@@ -18,6 +18,6 @@ def open_embedder(settings: config.Embedding, time: clock.Clock) -> embed.Embedd
             return builtin.Builtin()
 
 
-def queries(time: clock.Clock) -> query_vectors.Queries:
+def open_queries(settings: config.Embedding, time: clock.Clock) -> query_vectors.Queries:
     """Return what asks for the vectors of queries, of no model yet."""
-    return query_vectors.Queries(None, time)
+    return query_vectors.Queries(None, time, settings.timeout_seconds)

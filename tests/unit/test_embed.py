@@ -1,0 +1,279 @@
+"""Embedding over a real root, a real vector index and a provider that does as it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from everosd import clock, config, daemon, errors
+from everosd.cascade import embed, rebuild
+from everosd.search import query
+from tests import embedding_stub
+from tests.unit import test_cascade as unit
+
+root = unit.root
+
+TEXTS = ("the cat sleeps on the radiator", "an invoice must be paid by friday", "fog on the mountain all day")
+
+
+@pytest.fixture
+def stub() -> Iterator[embedding_stub.EmbeddingStub]:
+    """A provider."""
+    with embedding_stub.EmbeddingStub() as served:
+        yield served
+
+
+def write(root: Path, texts: tuple[str, ...] = TEXTS) -> None:
+    """Write one entry per day."""
+    for n, text in enumerate(texts, start=1):
+        unit.file(root, day=f"2026-03-{n:02}").write_text(unit.entry(1, text, f"202603{n:02}"))
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    root: Path, stub: embedding_stub.EmbeddingStub, model: str = "stub", more: str = ""
+) -> AsyncIterator[daemon.Node]:
+    """Open the root with vectors of the stub; everything on disk is searchable by keyword."""
+    section = f'[embedding]\nmodel = "{model}"\nbase_url = "{stub.url}"\nmax_retries = 0\ntimeout_seconds = 5\n{more}'
+    (root / config.FILE_NAME).write_text(section)
+    settings = await asyncio.to_thread(config.load, root, {})
+    async with daemon.open_node(settings, clock.SystemClock(), has_vectors=True) as node:
+        await unit.caught_up(node)
+        yield node
+
+
+async def embedded(node: daemon.Node, n: int, model: str = "stub") -> None:
+    """Wait until `n` entries have vectors of the model and none is owed."""
+    await unit.until(lambda: has(node, n, model))
+
+
+def has(node: daemon.Node, n: int, model: str = "stub") -> bool:
+    """Return whether `n` entries have vectors of the model, none is owed, and a query would be embedded."""
+    now = node.cascade.status().embedding
+    if now is None or node.search.queries is None or not now.dim or now.model.split(" ")[0] != model:
+        return False
+    return now.owed == 0 and node.cascade.status().projections["vectors"].documents - now.refused == n
+
+
+def paid(stub: embedding_stub.EmbeddingStub) -> list[str]:
+    """Return the texts of entries that vectors were given for."""
+    queries = ("probe", embed.NEUTRAL, "mountain fog", "paid invoice", "cat on a radiator", "violin concert")
+    return [text for text in stub.texts if text not in queries]
+
+
+def reason(node: daemon.Node) -> str:
+    """Return why the model does not answer; empty: it does."""
+    now = node.cascade.status().embedding
+    return "" if now is None else now.error
+
+
+async def nearest(node: daemon.Node, text: str, method: query.Method = "vector") -> str:
+    """Return the id of the best hit."""
+    answer = await node.search.run(query.Query(owner=unit.owner(), text=text, method=method, top_k=1))
+    return answer.episodes[0].row.entry_id if answer.episodes else ""
+
+
+async def test_W23_both_legs_see_an_edit(root: Path, stub: embedding_stub.EmbeddingStub) -> None:
+    """A hand edit to another topic is found by keyword and by vector, and only it is embedded."""
+    write(root)
+    async with opened(root, stub) as node:
+        await embedded(node, 3)
+        assert "ep_20260301_00000001" == await nearest(node, "cat on a radiator")
+        assert 3 == len(paid(stub))
+        unit.file(root, day="2026-03-01").write_text(unit.entry(1, "a violin concert in the park", "20260301"))
+        await unit.caught_up(node)
+        assert ["ep_20260301_00000001"] == await unit.found(node, "violin")
+        await unit.until(lambda: len(paid(stub)) == 4)
+        await embedded(node, 3)
+        assert "ep_20260301_00000001" == await nearest(node, "violin concert")
+
+
+async def test_X13_O15_a_restart_pays_for_nothing_again(root: Path, stub: embedding_stub.EmbeddingStub) -> None:
+    """Five restarts, each with a comparison of the whole root: every text was embedded once, searches answer at once."""
+    write(root)
+    for _ in range(5):
+        async with opened(root, stub) as node:
+            await embedded(node, 3)
+            assert "ep_20260302_00000001" == await nearest(node, "paid invoice")
+    assert sorted(TEXTS) == sorted(paid(stub))
+    assert 1 == stub.texts.count("probe")
+
+
+@pytest.mark.parametrize("gone", [".index", ".index/vectors", ".cache"])
+async def test_E02_what_is_derived_is_made_again_without_paying_twice(
+    root: Path, stub: embedding_stub.EmbeddingStub, gone: str
+) -> None:
+    """The index comes back from the cache; without the cache the index still stands."""
+    write(root)
+    async with opened(root, stub) as node:
+        await embedded(node, 3)
+    shutil.rmtree(root / gone)
+    async with opened(root, stub) as node:
+        await embedded(node, 3)
+        assert "ep_20260303_00000001" == await nearest(node, "mountain fog")
+    assert 3 == len(paid(stub))
+
+
+async def test_X16_a_rebuild_pays_for_nothing(root: Path, stub: embedding_stub.EmbeddingStub) -> None:
+    """The new generation has its vectors before it takes over: searches by vector go on throughout."""
+    write(root)
+    async with opened(root, stub) as node:
+        await embedded(node, 3)
+        assert "ep_20260303_00000001" == await nearest(node, "mountain fog")
+        work = asyncio.create_task(rebuild.rebuild(node.cascade))
+        while not work.done():
+            assert "ep_20260303_00000001" == await nearest(node, "mountain fog")
+            await asyncio.sleep(0.005)
+        await work
+        await embedded(node, 3)
+        assert "ep_20260303_00000001" == await nearest(node, "mountain fog")
+    assert 3 == len(paid(stub))
+
+
+async def test_E01_another_model_embeds_anew_and_the_way_back_is_free(
+    root: Path, stub: embedding_stub.EmbeddingStub
+) -> None:
+    """Model A, then B of the same width: nothing of A is compared with B; back at A, its vectors are still there."""
+    write(root)
+    for model, n_paid in (("a", 3), ("b", 6), ("a", 6)):
+        async with opened(root, stub, model) as node:
+            await embedded(node, 3, model)
+            assert n_paid == len(paid(stub))
+
+
+async def test_E02_another_width_embeds_anew_beside_keyword_search(
+    root: Path, stub: embedding_stub.EmbeddingStub
+) -> None:
+    """768, 1024, 768: each start serves keywords at once, and vectors once they are made."""
+    write(root)
+    for dim in (768, 1024, 768):
+        async with opened(root, stub, more=f"dim = {dim}\n") as node:
+            assert ["ep_20260301_00000001"] == await unit.found(node, "radiator")
+            await embedded(node, 3)
+            assert "ep_20260303_00000001" == await nearest(node, "mountain fog")
+
+
+async def test_E02_a_provider_that_is_down_at_the_start_changes_nothing(
+    root: Path, stub: embedding_stub.EmbeddingStub
+) -> None:
+    """Down at the start with another model named: old vectors stay on disk, keywords serve, then all is embedded."""
+    write(root)
+    async with opened(root, stub, "a") as node:
+        await embedded(node, 3, "a")
+    stub.stop()
+    async with opened(root, stub, "b") as node:
+        assert ["ep_20260301_00000001"] == await unit.found(node, "radiator")
+        await unit.until(lambda: bool(reason(node)))
+    stub.start()
+    async with opened(root, stub, "a") as node:
+        await embedded(node, 3, "a")
+    assert 3 == len(paid(stub))
+    stub.stop()
+    async with opened(root, stub, "b") as node:
+        await unit.until(lambda: bool(reason(node)))
+        stub.start()
+        await embedded(node, 3, "b")
+    assert 6 == len(paid(stub))
+
+
+async def test_W26_a_text_that_the_provider_fails_on_is_set_apart(
+    root: Path, stub: embedding_stub.EmbeddingStub
+) -> None:
+    """One of three entries is refused: the others and a later edit are embedded, the bad one is listed with its place."""
+    stub.rejected = "invoice"
+    write(root)
+    async with opened(root, stub) as node:
+        await embedded(node, 2)
+        assert "ep_20260301_00000001" == await nearest(node, "cat radiator")
+        now = node.cascade.status()
+        assert ["unembedded"] == [one.kind for one in now.problems]
+        assert now.problems[0].path.endswith("episode-2026-03-02.md")
+        assert (0, 1) == (now.pending, now.failed_permanent)
+        unit.file(root, day="2026-03-03").write_text(unit.entry(1, "a violin concert", "20260303"))
+        await unit.caught_up(node)
+        await unit.until(lambda: "a violin concert" in stub.texts)
+        stub.rejected = ""
+        unit.file(root, day="2026-03-02").write_text(unit.entry(1, "an invoice, paid at last", "20260302"))
+        await unit.caught_up(node)
+        await embedded(node, 3)
+        assert () == node.cascade.status().problems
+
+
+async def test_E04_one_text_beyond_the_providers_limit_does_not_sink_its_file(
+    root: Path, stub: embedding_stub.EmbeddingStub
+) -> None:
+    """36 KB of Chinese in one line beside short entries, a provider that takes few and short texts: the tail is found."""
+    stub.max_inputs, stub.max_chars = 4, 150
+    long = "".join(chr(0x4E00 + n % 2000) for n in range(12_000)) + "機器推論"
+    text = "".join(unit.entry(n, TEXTS[n - 1]) for n in (1, 2, 3)) + unit.entry(4, long)
+    unit.file(root).write_text(text)
+    async with opened(root, stub) as node:
+        await embedded(node, 4)
+        assert "ep_20260302_00000004" == await nearest(node, "機器推論")
+        assert "ep_20260302_00000003" == await nearest(node, "mountain fog")
+
+
+async def test_M09_S10_an_outage_costs_the_vectors_alone(root: Path, stub: embedding_stub.EmbeddingStub) -> None:
+    """Provider down, an edit: keyword and hybrid find it, hybrid says why it is less, vector refuses, then all is well."""
+    write(root)
+    async with opened(root, stub) as node:
+        await embedded(node, 3)
+        stub.status = 503
+        unit.file(root, day="2026-03-01").write_text(unit.entry(1, "a violin concert in the park", "20260301"))
+        await unit.caught_up(node)
+        assert ["ep_20260301_00000001"] == await unit.found(node, "violin")
+        answer = await node.search.run(query.Query(owner=unit.owner(), text="violin", method="hybrid"))
+        assert ["ep_20260301_00000001"] == [hit.row.entry_id for hit in answer.episodes]
+        assert answer.degraded
+        with pytest.raises(errors.LLMUnavailable):
+            await nearest(node, "violin")
+        await unit.until(lambda: bool(reason(node)))
+        assert 1 == node.cascade.pending()
+        stub.status = 200
+        await embedded(node, 3)
+        await unit.until(lambda: not reason(node))
+        assert 0 == node.cascade.pending()
+
+
+async def test_an_edit_is_embedded_before_the_backlog(root: Path, stub: embedding_stub.EmbeddingStub) -> None:
+    """300 entries wait at a slow provider; a note written meanwhile is not the last of them."""
+    stub.delay_s = 0.05
+    unit.file(root).write_text("".join(unit.entry(n, f"entry number {n} of many") for n in range(1, 301)))
+    async with opened(root, stub, more="batch_size = 5\nmax_concurrent = 1\n") as node:
+        await unit.until(lambda: len(stub.texts) >= 10)
+        unit.file(root, day="2026-03-09").write_text(unit.entry(1, "a violin concert", "20260309"))
+        await unit.caught_up(node)
+        await unit.until(lambda: "a violin concert" in stub.texts)
+        assert len(stub.texts) <= 60
+    n_paid = len(stub.texts)
+    assert n_paid == len(set(stub.texts))
+
+
+async def test_a_stop_keeps_the_answers_that_are_on_their_way(root: Path, stub: embedding_stub.EmbeddingStub) -> None:
+    """Stopped while a request is under way: its answer is in the cache, and the next start does not ask again."""
+    stub.delay_s = 0.5
+    write(root)
+    async with opened(root, stub):
+        await unit.until(lambda: stub.n_under_way > 0)
+    stub.delay_s = 0
+    async with opened(root, stub) as node:
+        await embedded(node, 3)
+    assert sorted(TEXTS) == sorted(text for text in stub.texts if text in TEXTS)
+    assert len(stub.texts) == len(set(stub.texts))
+
+
+async def test_another_model_is_asked_without_a_restart(root: Path, stub: embedding_stub.EmbeddingStub) -> None:
+    """Settings are exchanged while the node runs: what is owed is embedded by the model they name."""
+    write(root)
+    async with opened(root, stub, "a") as node:
+        await embedded(node, 3, "a")
+        assert node.meaning is not None
+        node.meaning.change(msgspec.structs.replace(node.config.embedding, model="b"))
+        await embedded(node, 3, "b")
+        assert "ep_20260303_00000001" == await nearest(node, "mountain fog")
