@@ -32,6 +32,7 @@ class MemoryVectors:
         """What `lack` says."""
         self.failure: Exception | None = None
         """Raised instead of giving a query its vector."""
+        self.is_set_up = True
         self.dim = DIM
         """Width of the vectors of queries."""
         self.asked: list[tuple[str, float | None]] = []

@@ -37,6 +37,7 @@ QUERY_TIMEOUT_S = 2.0
 
 BY_KEYWORD = "answered by keyword"
 NO_MODEL = "no model turns texts into vectors"
+OPENING = "the model", "being opened"
 
 _THREADS = 2  # as many as there are cores on a small machine; both indexes answer in tenths of a millisecond
 
@@ -161,6 +162,10 @@ class Vectors(Protocol):
 class Queries(Protocol):
     """What turns a query into its vector."""
 
+    @property
+    def is_set_up(self) -> bool:
+        """Whether there is a model at all."""
+
     async def vector(self, text: str, *, patience_s: float | None = None) -> embed.Vectors:
         """Return `(dim,)`; waits `patience_s` at most, None: as long as a query is waited for at all."""
 
@@ -177,9 +182,9 @@ class Search:
         queries: Queries | None = None,
         query_timeout_s: float = QUERY_TIMEOUT_S,
     ) -> None:
-        """Look in the indexes and read what was found from the ledger; without `vectors` or `queries` by words alone.
+        """Look in the indexes and read what was found from the ledger; without `vectors` by words alone.
 
-        `queries` and `query_timeout_s` may be set anew at any time.
+        `queries` and `query_timeout_s` may be set anew at any time; None: the model is not open yet.
         """
         self._reader = reader
         self._texts = texts
@@ -272,8 +277,10 @@ class Search:
         return await self._in_thread(lambda: look.rank(aim, words, None, nests_facts=True))
 
     def _meaning(self) -> tuple[Vectors, Queries]:
-        if self._vectors is None or self.queries is None:
+        if self._vectors is None or (self.queries is not None and not self.queries.is_set_up):
             raise NoVectors
+        if self.queries is None:
+            raise errors.LLMUnavailable(*OPENING, retry_after_s=1.0)
         return self._vectors, self.queries
 
     async def _in_thread(self, job: Callable[[], T]) -> T:

@@ -298,6 +298,20 @@ async def test_M09_without_a_model_a_vector_search_is_refused(
         await found(search, "word", method="vector")
 
 
+async def test_a_model_that_was_taken_away_is_none_and_one_that_opens_is_on_its_way(
+    store: memory_rows.MemoryStore, vectors: memory_vectors.MemoryVectors, both: query.Search
+) -> None:
+    """What the settings say counts at once; what is only not there yet is worth another try."""
+    await add_both(store, vectors, store.entry("word"))
+    vectors.is_set_up = False
+    assert (f"{query.NO_MODEL}: {query.BY_KEYWORD}",) == (await both.run(asked("word", "hybrid"))).degraded
+    both.queries = None
+    with pytest.raises(errors.LLMUnavailable, match="being opened"):
+        await both.run(asked("word", "vector"))
+    both.queries, vectors.is_set_up = vectors, True
+    assert () == (await both.run(asked("word", "hybrid"))).degraded
+
+
 async def test_keyword_search_asks_for_no_vector(
     store: memory_rows.MemoryStore, vectors: memory_vectors.MemoryVectors, both: query.Search
 ) -> None:
