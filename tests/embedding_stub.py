@@ -28,7 +28,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -275,7 +275,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             time.sleep(stub.delay_s + stub.delay_per_text_s * len(texts))
             while stub.is_hanging and stub._server is self.server:
                 time.sleep(0.02)
-            status = self._answer(stub, request, texts, failure, n_under_way)
+            status, send = self._answer(stub, request, texts, failure, n_under_way)
+        # All is noted down before the answer goes out: a test looks as soon as it has it.
         asked = Asked(
             texts=tuple(texts),
             model=str(request.get("model")),
@@ -285,6 +286,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             status=status,
         )
         stub.asked.append(asked)
+        send()
 
     def do_GET(self) -> None:
         stub = self.server.stub
@@ -302,30 +304,30 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _answer(
         self, stub: EmbeddingStub, request: dict[str, Any], texts: Sequence[str], failure: Any, n_under_way: int
-    ) -> int:
+    ) -> tuple[int, Callable[[], None]]:
+        """Return the status to note down, and what sends the answer."""
         status, retry_after = failure or (stub.status, stub.retry_after)
         if stub.is_cutting or status == 0 or stub._server is not self.server:
-            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            self.connection.close()
-            self.close_connection = True
-            return 0
+            return 0, self._cut
         try:
             self._check(stub, request, texts, status, n_under_way)
         except _Refused as refused:
             error = {"error": {"message": refused.message, "type": refused.code, "code": refused.code, "param": None}}
-            self._send(refused.status, json.dumps(error).encode(), retry_after=retry_after)
-            return refused.status
+            body = json.dumps(error).encode()
+            return refused.status, functools.partial(self._send, refused.status, body, retry_after=retry_after)
         body = self._body(stub, request, texts)
         if stub.garbage == "cut":
-            self._send(200, body, n_sent=len(body) // 2)
             self.close_connection = True
-        elif stub.garbage == "html":
-            self._send(200, b"<!doctype html><title>Sign in</title><p>Welcome to the hotel", content_type="text/html")
-        elif stub.garbage == "empty":
-            self._send(200, b"")
-        else:
-            self._send(200, body)
-        return 200
+            return 200, functools.partial(self._send, 200, body, n_sent=len(body) // 2)
+        if stub.garbage == "html":
+            body = b"<!doctype html><title>Sign in</title><p>Welcome to the hotel"
+            return 200, functools.partial(self._send, 200, body, content_type="text/html")
+        return 200, functools.partial(self._send, 200, b"" if stub.garbage == "empty" else body)
+
+    def _cut(self) -> None:
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.connection.close()
+        self.close_connection = True
 
     def _check(
         self, stub: EmbeddingStub, request: dict[str, Any], texts: Sequence[str], status: int, n_under_way: int
