@@ -68,7 +68,7 @@ class Projection(Generic[I]):
         self.name = name
         self.is_prompt = is_prompt
         self.on_commit: Callable[[], None] = _nothing
-        """Called on the event loop after each batch."""
+        """Called on the event loop after each batch, and when `run` has opened the index or opened it anew."""
         self.before_swap: Callable[[I], Awaitable[None]] = _at_once
         """Awaited before a replacement takes over: it may still lack something that the index it replaces has."""
         self._folder = folder
@@ -181,8 +181,10 @@ class Projection(Generic[I]):
             try:
                 if self._index is None:
                     await self.open()
+                    self.on_commit()  # what waits for the index may have nothing else to be woken by
                 elif self._is_suspect:
                     await self.in_thread(self._reopen)
+                    self.on_commit()
                 while await self._step():
                     n_failures, self._error = 0, ""
                 self._error = ""

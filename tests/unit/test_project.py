@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import time
 from pathlib import Path
 
 import pytest
 
 from everosd import config, daemon, errors
+from everosd.cascade import project
+from everosd.index import text
 from everosd.search import query
 from tests import fast_clock
 from tests.unit import test_cascade as unit
@@ -109,3 +112,25 @@ async def test_a_search_says_what_it_lacks_while_the_index_is_filled(root: Path)
         assert ("the text index is being filled: 0 of 0 entries",) == (await node.search.run(wanted)).degraded
     async with unit.opened(root) as node:
         assert () == (await node.search.run(wanted)).degraded
+
+
+async def test_what_waits_for_an_index_that_opens_late_is_told(root: Path) -> None:
+    """The index takes its time to open and has nothing to do: whoever embeds for it hears of it all the same."""
+    await three_days(root)
+    settings = await asyncio.to_thread(config.load, root, {})
+    told: list[int] = []
+
+    def slowly(folder: Path) -> tuple[text.TextIndex, bool]:
+        time.sleep(0.1)
+        return text.open_or_set_aside(folder)
+
+    async with daemon.open_parts(settings, fast_clock.FastClock()) as node:
+        for n_documents in (0, 3):  # made and filled, then opened with all that it had
+            late = project.Projection("late", root / ".index" / "late", slowly, node.database, node.clock)
+            late.on_commit = lambda late=late: told.append(late.index.count())  # type: ignore[misc]
+            running = asyncio.create_task(late.run())
+            await unit.until(lambda late=late: late.is_open and not late.is_behind() and late.index.count() == 3)  # type: ignore[misc]
+            running.cancel()
+            await late.close()
+            assert n_documents == told[0]
+            told.clear()
