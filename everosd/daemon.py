@@ -118,6 +118,7 @@ class Meaning:
             self.embedding.give_up(f"{error}; install everosd again")
             return
         self._queries = provider.open_queries(self._settings, self._clock)
+        self.embedding.on_space = self._queries.forget
         while True:
             await self._changed.wait()
             self._changed.clear()

@@ -97,6 +97,8 @@ class Embedding:
         self._n_outage = 0
         self._reason = ""
         self._progressed_s = time.monotonic_s()
+        self.on_space: Callable[[], None] = project.nothing
+        """Called when vectors of another space are made from now on."""
         self.n_requested = 0
         """Texts that the model was asked for since the start."""
         self.n_from_cache = 0
@@ -231,6 +233,7 @@ class Embedding:
         n_owed = await self._in_index(lambda: index.use(space))
         log.info("embedding_space", model=space.model, dim=space.dim, owed=n_owed)
         self._in_force = (index, space)
+        self.on_space()
         return space
 
     async def _owed(self, index: vector.VectorIndex) -> list[vector.Owed]:

@@ -67,7 +67,7 @@ class Projection(Generic[I]):
         """
         self.name = name
         self.is_prompt = is_prompt
-        self.on_commit: Callable[[], None] = _nothing
+        self.on_commit: Callable[[], None] = nothing
         """Called on the event loop after each batch, and when `run` has opened the index or opened it anew."""
         self.before_swap: Callable[[I], Awaitable[None]] = _at_once
         """Awaited before a replacement takes over: it may still lack something that the index it replaces has."""
@@ -355,7 +355,7 @@ class Projection(Generic[I]):
             self._connection.close()
 
 
-def _nothing() -> None:
+def nothing() -> None:
     """Tell nobody."""
 
 
