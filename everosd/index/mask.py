@@ -22,6 +22,9 @@ N = TypeVar("N", bound=np.generic)
 Mask = NDArray[np.bool_]
 """`(n,)`: which rows fit."""
 
+At = slice | NDArray[np.int64]
+"""Rows: the first ones, or any."""
+
 NEVER_US = 2**63 - 1
 """Stands for an entry that does not expire."""
 
@@ -109,57 +112,57 @@ class Columns:
         self._texts["parent_type"].put(rows, [each.parent_type for each in given])
         self._texts["parent_id"].put(rows, [each.parent_id for each in given])
 
-    def fits(self, bounds: where.Where, n: int) -> Mask:
-        """Return which of the first `n` rows lie within the bounds; the owner is the partition's and not looked at."""
-        mask = self._kinds.any_of(bounds.kinds, n) & self._status(bounds, n)
+    def fits(self, bounds: where.Where, at: At) -> Mask:
+        """Return which of these rows lie within the bounds; the owner is the partition's and not looked at."""
+        mask = self._kinds.any_of(bounds.kinds, at) & self._status(bounds, at)
         if bounds.clause != where.All():
-            mask &= self._clause(bounds.clause, n)
+            mask &= self._clause(bounds.clause, at)
         return mask
 
     def _coded(self) -> list[_Coded[str] | _Coded[tuple[str, ...]]]:
         return [self._kinds, self._statuses, self._senders, *self._texts.values()]
 
-    def _status(self, bounds: where.Where, n: int) -> Mask:
+    def _status(self, bounds: where.Where, at: At) -> Mask:
         """An active entry is an expired one from its `expires_at` on, before anything has written that down."""
-        mask = self._statuses.any_of([status for status in bounds.statuses if status != "active"], n)
-        is_active = self._statuses.any_of(["active"], n)
+        mask = self._statuses.any_of([status for status in bounds.statuses if status != "active"], at)
+        is_active = self._statuses.any_of(["active"], at)
         if "active" in bounds.statuses and "expired" in bounds.statuses:
             return mask | is_active
         if "active" in bounds.statuses:
-            return mask | (is_active & ~self._is_over(bounds.now_us, n))
+            return mask | (is_active & ~self._is_over(bounds.now_us, at))
         if "expired" in bounds.statuses:
-            return mask | (is_active & self._is_over(bounds.now_us, n))
+            return mask | (is_active & self._is_over(bounds.now_us, at))
         return mask
 
-    def _is_over(self, now_us: int, n: int) -> Mask:
-        expires = self._expires[:n]
+    def _is_over(self, now_us: int, at: At) -> Mask:
+        expires = self._expires[at]
         over: Mask = (expires <= now_us) & (expires != NEVER_US)
         return over
 
-    def _clause(self, clause: where.Clause, n: int) -> Mask:
+    def _clause(self, clause: where.Clause, at: At) -> Mask:
         match clause:
             case where.Is():
-                return self._any_of(clause, n)
+                return self._any_of(clause, at)
             case where.Compare():
-                return self._compared(clause, n)
+                return self._compared(clause, at)
             case where.During(from_us=from_us, to_us=to_us):
-                return self._during(from_us, to_us, n)
+                return self._during(from_us, to_us, at)
             case where.Not(part=part):
-                return ~self._clause(part, n)
+                return ~self._clause(part, at)
             case where.All(parts=parts) | where.Any(parts=parts):
                 join, start = (np.logical_and, True) if isinstance(clause, where.All) else (np.logical_or, False)
-                mask = np.full(n, start)
+                mask = np.full(len(self.keys[at]), start)
                 for part in parts:
-                    join(mask, self._clause(part, n), out=mask)
+                    join(mask, self._clause(part, at), out=mask)
                 return mask
 
-    def _any_of(self, clause: where.Is, n: int) -> Mask:
+    def _any_of(self, clause: where.Is, at: At) -> Mask:
         if clause.field == "sender_id":
             wanted = set(clause.values)
-            return self._senders.where(lambda senders: not wanted.isdisjoint(senders), n)
-        return self._texts[clause.field].any_of(clause.values, n)
+            return self._senders.where(lambda senders: not wanted.isdisjoint(senders), at)
+        return self._texts[clause.field].any_of(clause.values, at)
 
-    def _compared(self, clause: where.Compare, n: int) -> Mask:
+    def _compared(self, clause: where.Compare, at: At) -> Mask:
         compare: Callable[[str, str], bool] = {
             "gt": operator.gt,
             "gte": operator.ge,
@@ -167,18 +170,18 @@ class Columns:
             "lte": operator.le,
         }[clause.comparison]
         if clause.field == "sender_id":
-            return self._senders.where(lambda senders: any(compare(one, clause.value) for one in senders), n)
+            return self._senders.where(lambda senders: any(compare(one, clause.value) for one in senders), at)
         can_lack = clause.field == "session_id"  # a missing session fits no comparison
         return self._texts[clause.field].where(
-            lambda value: compare(value, clause.value) and not (can_lack and not value), n
+            lambda value: compare(value, clause.value) and not (can_lack and not value), at
         )
 
-    def _during(self, from_us: int | None, to_us: int | None, n: int) -> Mask:
-        mask = np.ones(n, dtype=np.bool_)
+    def _during(self, from_us: int | None, to_us: int | None, at: At) -> Mask:
+        mask = np.ones(len(self.keys[at]), dtype=np.bool_)
         if from_us is not None:
-            mask &= self._timestamps[:n] >= from_us
+            mask &= self._timestamps[at] >= from_us
         if to_us is not None:
-            mask &= self._timestamps[:n] <= to_us
+            mask &= self._timestamps[at] <= to_us
         return mask
 
 
@@ -201,21 +204,21 @@ class _Coded(Generic[T]):
             self.values.append(value)
         return code
 
-    def any_of(self, values: Sequence[T], n: int) -> Mask:
-        """Return which of the first `n` rows have one of the values."""
+    def any_of(self, values: Sequence[T], at: At) -> Mask:
+        """Return which of these rows have one of the values."""
         codes = [self._code_of[value] for value in values if value in self._code_of]
         if len(codes) == 1:
-            one: Mask = self.codes[:n] == codes[0]
+            one: Mask = self.codes[at] == codes[0]
             return one
         is_so = np.zeros(len(self.values) + 1, dtype=np.bool_)  # one more: rows never written, where there is no value
         is_so[codes] = True
-        mask: Mask = is_so[self.codes[:n]]
+        mask: Mask = is_so[self.codes[at]]
         return mask
 
-    def where(self, is_fit: Callable[[T], bool], n: int) -> Mask:
-        """Return which of the first `n` rows have a value that fits."""
+    def where(self, is_fit: Callable[[T], bool], at: At) -> Mask:
+        """Return which of these rows have a value that fits."""
         is_so = np.array([*(is_fit(value) for value in self.values), False])  # one more: rows never written
-        mask: Mask = is_so[self.codes[:n]]
+        mask: Mask = is_so[self.codes[at]]
         return mask
 
 

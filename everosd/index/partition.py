@@ -38,6 +38,7 @@ _LOADED_AT_ONCE = 1_000  # documents
 _ALIKE = 2e-6  # cosines that differ less are equal: two ways of summing do not agree further
 _DECIMALS = 6  # of a cosine: beyond, it is the order of summing that speaks
 _MULTIPLIER = 0x9E3779B97F4A7C15  # spreads keys over 64 bits (Knuth, TAOCP 3, 6.4)
+_OBJECT_BYTES = 8_000  # of a partition without rows
 _MIN_CAPACITY = 16
 _MAX_FREE = 1_024  # rows that may lie idle, or as many as are in use
 _MIN_DELTA = 2_000  # rows that a graph lacks, or holds in vain, before another one is built
@@ -92,6 +93,7 @@ class Partition:
         self._n = 0  # rows used so far; above, none ever was
         self._free: list[int] = []
         self._n_live = 0
+        self._by_link: Rows | None = None  # rows in the order of their own links; None: to be sorted
         self._graph: graph.Graph | None = None
         self._labels = np.zeros(0, dtype=np.int32)  # by row, its label in the graph; -1: it is not there
         self._stamps = np.zeros(0, dtype=np.int32)  # by row, how often it was written
@@ -104,8 +106,8 @@ class Partition:
     @property
     def n_bytes(self) -> int:
         """Memory in use, about."""
-        own = self._codes.nbytes + 9 * len(self._is_live) + self._columns.n_bytes + 8 * len(self._free)
-        return own + (self._graph.n_bytes if self._graph is not None else 0)
+        rows = self._codes.nbytes + 17 * len(self._is_live) + self._columns.n_bytes + 8 * len(self._free)
+        return _OBJECT_BYTES + rows + (self._graph.n_bytes if self._graph is not None else 0)
 
     @property
     def is_wasteful(self) -> bool:
@@ -147,6 +149,7 @@ class Partition:
             at = self._rows_of(list(rows))
             keys = self._columns.keys[at].tolist()
             self._columns.put(at, keys, [rows[key].fields for key in keys])
+            self._by_link = None
 
     def remove(self, keys: Sequence[int]) -> None:
         """Forget documents; unknown ones are fine."""
@@ -156,7 +159,7 @@ class Partition:
     def search(self, query: Vector, bounds: where.Where, k: int) -> list[Found]:
         """Return the `k` nearest documents within the bounds, the nearest first, equal ones by key, the newest first."""
         with self._lock:
-            fits = self._fits(bounds)
+            fits = self._fits(bounds, slice(self._n))
             n = int(np.count_nonzero(fits))
             if not n or k <= 0:
                 return []
@@ -164,11 +167,10 @@ class Partition:
             return self._collapsed(query, self._nearest(query, fits, n, k) if rows is None else rows)[:k]
 
     def score(self, query: Vector, bounds: where.Where, links: NDArray[np.int64]) -> list[Found]:
-        """Return the documents with these own links within the bounds; `links` is sorted."""
+        """Return the documents with these own links within the bounds."""
         with self._lock:
-            own = self._columns.own_links[: self._n]
-            at = np.minimum(np.searchsorted(links, own), len(links) - 1)
-            return self._collapsed(query, np.flatnonzero((links[at] == own) & self._fits(bounds)))
+            rows = self._linked(links)
+            return self._collapsed(query, rows[self._fits(bounds, rows)])
 
     # -- what building a graph needs -------------------------------------------------------------------------------
 
@@ -245,8 +247,18 @@ class Partition:
 
     # -- searching -------------------------------------------------------------------------------------------------
 
-    def _fits(self, bounds: where.Where) -> mask.Mask:
-        return self._columns.fits(bounds, self._n) & self._is_live[: self._n]
+    def _fits(self, bounds: where.Where, at: mask.At) -> mask.Mask:
+        return self._columns.fits(bounds, at) & self._is_live[at]
+
+    def _linked(self, links: NDArray[np.int64]) -> Rows:
+        """Return the rows with these own links, those of what is gone too."""
+        own = self._columns.own_links[: self._n]
+        if self._by_link is None:
+            self._by_link = np.argsort(own)
+        first = np.searchsorted(own, links, sorter=self._by_link)
+        end = np.searchsorted(own, links, side="right", sorter=self._by_link)
+        rows = [self._by_link[start:stop] for start, stop in zip(first.tolist(), end.tolist(), strict=True)]
+        return np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64)
 
     def _proposed(self, query: Vector, fits: mask.Mask, n: int, k: int) -> Rows | None:
         """Return rows among which the `k` nearest documents probably are; None: multiplying is cheaper, or surer."""
@@ -353,6 +365,7 @@ class Partition:
         keys = [each.key for each in stored for _ in range(len(each.codes))]
         self._columns.put(rows, keys, [each.row.fields for each in stored for _ in range(len(each.codes))])
         self._is_live[rows] = True
+        self._by_link = None
         self._stamps[rows] += 1
         self._n_live += n
 

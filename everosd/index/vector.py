@@ -60,7 +60,9 @@ class VectorIndex:
         self._builder = build.Builder(self._graphs, _not_built)
         self._change_lock = threading.Lock()  # one change at a time, from the disk to the memory
         self._loaded: collections.OrderedDict[slab.Name, partition.Partition] = collections.OrderedDict()
-        self._loaded_lock = threading.Lock()  # of the dict alone
+        self._sizes: dict[slab.Name, int] = {}
+        self._n_bytes = 0  # of all that are loaded
+        self._loaded_lock = threading.Lock()  # of these three alone
         self._load_lock = threading.Lock()  # no partition is read while a change goes from the disk to the memory
         self._pending: dict[int, slab.Row | None] = {}
         self._shown: dict[int, slab.Row | None] = {}
@@ -79,7 +81,8 @@ class VectorIndex:
         with self._change_lock, self._load_lock:
             if self._slab.use(space):
                 with self._loaded_lock:
-                    self._loaded.clear()
+                    for name in list(self._loaded):
+                        self._forget(name)
         return self._slab.n_owed
 
     def write(self, documents: Iterable[contract.Document], removed: Iterable[types.EntryKey]) -> None:
@@ -146,7 +149,6 @@ class VectorIndex:
                         by_name[row.name].append(one._replace(row=row))
                 for name, part in by_name.items():
                     self._change_loaded(name, put=part)
-        self._evict()
         return len(stored)
 
     def search(self, query: partition.Vector, bounds: where.Where, k: int) -> list[contract.Hit]:
@@ -199,8 +201,10 @@ class VectorIndex:
             raise errors.WrongWidth(query.shape[-1] if query.ndim else 0, space.dim, str(space))
         scope = contract.scope(bounds.owner)
         is_short = {kind in text.SHORT_KINDS for kind in bounds.kinds}
-        found = [self._partition(slab.Name(scope, short)) for short in sorted(is_short)]
-        self._evict()
+        names = [slab.Name(scope, short) for short in sorted(is_short)]
+        found = [self._partition(name) for name in names]
+        for name, part in zip(names, found, strict=True):
+            self._weigh(name, part)
         return [part for part in found if part.dim == space.dim]  # `use` came in between
 
     def _partition(self, name: slab.Name) -> partition.Partition:
@@ -237,7 +241,7 @@ class VectorIndex:
             self._change_loaded(name, gone=gone.get(name, ()), changed=changed.get(name))
         with self._loaded_lock:
             for name in moved:
-                self._loaded.pop(name, None)
+                self._forget(name)
 
     def _change_loaded(
         self,
@@ -259,7 +263,9 @@ class VectorIndex:
             found.put(put)
         if found.is_wasteful:
             with self._loaded_lock:
-                self._loaded.pop(name, None)
+                self._forget(name)
+        else:
+            self._weigh(name, found)
 
     def _ask_for_graph(self, part: partition.Partition) -> None:
         space = self.space
@@ -275,12 +281,21 @@ class VectorIndex:
             ):  # pieces: several a document
                 self._graphs.remove(name)
 
-    def _evict(self) -> None:
-        """Let go of the partitions searched longest ago, until the others fit."""
+    def _weigh(self, name: slab.Name, part: partition.Partition) -> None:
+        """Note what a partition takes now; let go of those searched longest ago, until the others fit."""
         with self._loaded_lock:
-            n_bytes = sum(part.n_bytes for part in self._loaded.values())
-            while n_bytes > self._memory_bytes and len(self._loaded) > _KEPT:
-                n_bytes -= self._loaded.popitem(last=False)[1].n_bytes
+            if self._loaded.get(name) is not part:
+                return
+            n_bytes = part.n_bytes
+            self._n_bytes += n_bytes - self._sizes.get(name, 0)
+            self._sizes[name] = n_bytes
+            while self._n_bytes > self._memory_bytes and len(self._loaded) > _KEPT:
+                self._forget(next(iter(self._loaded)))
+
+    def _forget(self, name: slab.Name) -> None:
+        """Let go of a partition; the lock of the dict is held."""
+        self._loaded.pop(name, None)
+        self._n_bytes -= self._sizes.pop(name, 0)
 
 
 def _not_built(error: BaseException) -> None:
