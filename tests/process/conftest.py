@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import httpx
 import pytest
@@ -20,6 +20,9 @@ import pytest
 from everosd import lock
 
 T = TypeVar("T")
+
+Env: TypeAlias = Mapping[str, str | None]
+"""Variables on top of the tests' own; None takes one away."""
 
 START_TIMEOUT_S = 15.0
 STOP_TIMEOUT_S = 15.0
@@ -50,22 +53,24 @@ class Daemon:
         """Remember where things are; nothing is started."""
         self.root = root
         self.log_path = log_path
+        self.command = command()
+        """What is run instead of the installed everosd where a test sets it."""
         self.process: subprocess.Popen[bytes] | None = None
         self.client: httpx.Client | None = None
 
-    def spawn(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+    def spawn(self, *arguments: str, env: Env | None = None) -> subprocess.Popen[bytes]:
         """Start `everosd serve` without waiting for anything; its lines go to `log_path`."""
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
-                [*command(), "serve", "--root", str(self.root), *(arguments or ("--port", "0"))],
+                [*self.command, "serve", "--root", str(self.root), *(arguments or ("--port", "0"))],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=_environment() | dict(env or {}),
+                env=_environment(env or {}),
             )
         return self.process
 
-    def start(self, *arguments: str, env: Mapping[str, str] | None = None, ready: bool = True) -> httpx.Client:
+    def start(self, *arguments: str, env: Env | None = None, ready: bool = True) -> httpx.Client:
         """Start it and return a client once /health answers (and, with `ready`, what is on disk is searchable)."""
         process = self.spawn(*arguments, env=env)
         port = wait_for(lambda: self._port(process), "the port in the lock file")
@@ -156,20 +161,25 @@ class Daemon:
             self.process.wait()
 
 
-def _environment() -> dict[str, str]:
-    """Return the tests' environment without what would change settings or talk to a real service manager."""
+def _environment(more: Env) -> dict[str, str]:
+    """Return the tests' environment without what would change settings or talk to a real service manager.
+
+    No model is asked unless a test says which: most are about something else, and a model takes its time.
+    """
     foreign = ("EVEROS_", "NOTIFY_SOCKET", "WATCHDOG_", "JOURNAL_STREAM")
-    return {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+    own: dict[str, str | None] = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+    own |= {"EVEROS_EMBEDDING__MODEL": "none", **more}
+    return {name: value for name, value in own.items() if value is not None}
 
 
-def run(*arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, env: Env | None = None) -> subprocess.CompletedProcess[str]:
     """Run an `everosd` command to its end."""
     return subprocess.run(
         [*command(), *arguments],
         capture_output=True,
         text=True,
         timeout=60,
-        env=_environment() | dict(env or {}),
+        env=_environment(env or {}),
         check=False,
         stdin=subprocess.DEVNULL,
     )
