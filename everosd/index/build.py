@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from everosd import types
-from everosd.index import graph, partition, slab
+from everosd.index import graph, partition, record
 
 RECALL = 0.99
 """Share of the ten nearest that a graph has to find; one that does not is not used, however long its lists."""
@@ -155,7 +155,7 @@ class Builder:
             self._check()
             rows, codes, marks = part.copy(plan, plan.rows[start : start + _CHUNK])
             if len(rows):
-                base.index.add_items(slab.decode(codes), np.arange(n, n + len(rows)), num_threads=1)
+                base.index.add_items(record.decode(codes), np.arange(n, n + len(rows)), num_threads=1)
                 all_marks.append(marks)
                 all_rows.append(rows)
                 n += len(rows)
@@ -179,7 +179,7 @@ class Builder:
             made.rows[labels[~is_same]] = -1  # replaced since
             if not len(rows):
                 continue
-            vectors = slab.decode(codes)
+            vectors = record.decode(codes)
             _, distances = made.index.knn_query(vectors, 1, num_threads=1)
             own = 1 - np.einsum("ij,ij->i", vectors, vectors)
             lost = labels[is_same][distances[:, 0] > own + _SAME]

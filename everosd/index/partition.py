@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from everosd import types
-from everosd.index import contract, graph, mask, slab, where
+from everosd.index import contract, graph, mask, record, where
 
 Vector = NDArray[np.float32]
 """`(dim,)`, of length 1."""
@@ -82,7 +82,7 @@ class Plan(NamedTuple):
 class Partition:
     """Rows of one partition. Every call takes its lock: a search sees no half of a change."""
 
-    def __init__(self, dim: int, stored: Iterable[slab.Stored] = (), *, name: str = "") -> None:
+    def __init__(self, dim: int, stored: Iterable[record.Stored] = (), *, name: str = "") -> None:
         """Take in what is on disk; `name` is what files of it are called."""
         self.dim = dim
         self.name = name
@@ -135,13 +135,13 @@ class Partition:
             return not self._n_refused / 1.5 < n < self._n_refused * 1.5
         return self._is_old(self._graph)
 
-    def put(self, stored: Sequence[slab.Stored]) -> None:
+    def put(self, stored: Sequence[record.Stored]) -> None:
         """Replace the vectors and fields of these documents."""
         with self._lock:
             self._release(self._rows_of([each.key for each in stored]))
             self._add(stored)
 
-    def change(self, rows: dict[int, slab.Row]) -> None:
+    def change(self, rows: dict[int, record.Row]) -> None:
         """Replace the fields of those of these documents that are here; their vectors stand in until others come."""
         with self._lock:
             silent = [key for key, row in rows.items() if not row.digest]
@@ -183,7 +183,7 @@ class Partition:
             marks = np.zeros(0, dtype=np.uint64) if is_anew or present is None else present.marks
             return Plan(np.flatnonzero(wanted), self._stamps.copy(), marks)
 
-    def copy(self, plan: Plan, rows: Rows) -> tuple[Rows, slab.Codes, graph.Marks]:
+    def copy(self, plan: Plan, rows: Rows) -> tuple[Rows, record.Codes, graph.Marks]:
         """Return those of the rows that are what they were when it was planned, with vectors and marks."""
         with self._lock:
             same = rows[self._is_live[rows] & (self._stamps[rows] == plan.stamps[rows])]
@@ -192,7 +192,7 @@ class Partition:
     def vectors(self, rows: Rows) -> NDArray[np.float32]:
         """Return the vectors of rows as they are now."""
         with self._lock:
-            return slab.decode(self._codes[rows])
+            return record.decode(self._codes[rows])
 
     def kth_cosine(self, query: Vector, rows: Rows, k: int) -> float:
         """Return the cosine of the `k`th nearest of these rows."""
@@ -310,7 +310,7 @@ class Partition:
             end = min(n, start + size)
             part = self._codes[start:end] if rows is None else self._codes[rows[start:end]]
             np.dot(part.astype(np.float32), query, out=cosines[start:end])
-        cosines /= slab.SCALE
+        cosines /= record.SCALE
         return cosines
 
     def _collapsed(self, query: Vector, rows: Rows) -> list[Found]:
@@ -328,7 +328,7 @@ class Partition:
 
     def _exactly(self, query: Vector, rows: Rows) -> NDArray[np.float64]:
         """Return cosines that depend on nothing but the two vectors: not on the row's place, nor on the others."""
-        wide = query.astype(np.float64) / slab.SCALE
+        wide = query.astype(np.float64) / record.SCALE
         cosines = np.empty(len(rows))
         size = max(1, _CHUNK_NUMBERS // self.dim)
         for start in range(0, len(rows), size):
@@ -356,7 +356,7 @@ class Partition:
         self._free.extend(rows.tolist())
         self._n_live -= len(rows)
 
-    def _add(self, stored: Sequence[slab.Stored]) -> None:
+    def _add(self, stored: Sequence[record.Stored]) -> None:
         n = sum(len(each.codes) for each in stored)
         if not n:
             return
@@ -392,8 +392,8 @@ class Partition:
         self._columns.resize(self._n, capacity)
 
 
-def _batches(stored: Iterable[slab.Stored]) -> Iterator[list[slab.Stored]]:
-    part: list[slab.Stored] = []
+def _batches(stored: Iterable[record.Stored]) -> Iterator[list[record.Stored]]:
+    part: list[record.Stored] = []
     for each in stored:
         part.append(each)
         if len(part) == _LOADED_AT_ONCE:

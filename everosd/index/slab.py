@@ -1,8 +1,6 @@
 """What the vector index has on disk: one SQLite file with a row per document and a row per document's vectors.
 
-A number of 16 bits per dimension: the cosine is off by about 1e-5, reading takes a sixth of what half floats take, and
-a search multiplies twice as fast as over floats that do not fit the processor's cache. Each row carries a checksum, as
-SQLite's pages have none.
+Each row carries a checksum (`record`), as SQLite's pages have none.
 """
 
 from __future__ import annotations
@@ -11,31 +9,19 @@ import contextlib
 import os
 import sqlite3
 import threading
-import zlib
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from everosd import errors, types
-from everosd.index import contract, mask
-
-NAME = "vectors"
-"""The index that is spoken of in errors."""
+from everosd.index import record
 
 SCHEMA_VERSION = 1
 """Of the tables and of what stands in them; any change makes another one and with it a rebuild. 1: first."""
 
 FILE_NAME = "vectors.db"
-
-SCALE = 32_767
-"""What 1.0 is stored as."""
-
-Codes = NDArray[np.int16]
-"""`(n, dim)`: vectors as they are stored."""
 
 _SUSPECT = "damaged"  # the file whose being there says that the index was found damaged while it was in use
 _CHUNK_ROWS = 1_000  # rows that are read at once: bounds the memory beside the result
@@ -59,64 +45,6 @@ CREATE TABLE IF NOT EXISTS vectors (key INTEGER PRIMARY KEY, space INTEGER NOT N
   n INTEGER NOT NULL, codes BLOB NOT NULL, crc INTEGER NOT NULL);
 """
 
-_ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(mask.Fields)
-
-
-class Name(NamedTuple):
-    """Which part of the index a document lies in."""
-
-    scope: str
-    """`contract.scope` of the owner."""
-    is_short: bool
-    """Whether single statements lie there, or longer texts."""
-
-
-class Row(NamedTuple):
-    """A document as it is kept."""
-
-    name: Name
-    digest: bytes
-    """`contract.text_digest`; empty: it has no text and needs no vectors."""
-    fields: mask.Fields
-
-
-class Owed(msgspec.Struct, frozen=True, kw_only=True):
-    """A document that waits for its vectors."""
-
-    key: types.EntryKey
-    digest: bytes
-    """Of the text to embed: `contract.text_digest`. Where the text is another one by now, the document is owed anew."""
-
-
-class Embedded(msgspec.Struct, frozen=True, kw_only=True):
-    """The vectors of one document."""
-
-    key: types.EntryKey
-    digest: bytes
-    """Of the text that was embedded."""
-    vectors: NDArray[np.float32]
-    """`(n_pieces, dim)`, rows of length 1."""
-
-
-class Stored(NamedTuple):
-    """Vectors as `put` left them."""
-
-    key: int
-    row: Row
-    codes: Codes
-
-
-class Before(NamedTuple):
-    """Where a document lay before a change."""
-
-    name: Name
-    is_owed: bool
-
-
-Changes = Mapping[int, Row | None]
-"""By key, what a document is now; None: gone."""
-
 
 class Slab:
     """The SQLite file: one connection that writes, one that reads, each behind a lock. All calls block."""
@@ -135,7 +63,7 @@ class Slab:
         self._space_id = 0
         with self.translated(is_opening=True):
             if self._suspect.exists():
-                raise errors.DerivedIndexError(NAME, "it was found damaged while it was in use")
+                raise errors.DerivedIndexError(record.NAME, "it was found damaged while it was in use")
             self._writer = _connect(self.path)
             try:
                 self._reader = self._open()
@@ -147,10 +75,12 @@ class Slab:
     def _open(self) -> sqlite3.Connection:
         version = int(self._writer.execute("PRAGMA user_version").fetchone()[0])
         if version not in (0, SCHEMA_VERSION):
-            raise errors.DerivedIndexError(NAME, f"it has schema {version}, this everosd writes {SCHEMA_VERSION}")
+            raise errors.DerivedIndexError(
+                record.NAME, f"it has schema {version}, this everosd writes {SCHEMA_VERSION}"
+            )
         if version == 0:
             if self._writer.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                raise errors.DerivedIndexError(NAME, "it has no schema version")
+                raise errors.DerivedIndexError(record.NAME, "it has no schema version")
             self._writer.execute("PRAGMA auto_vacuum = INCREMENTAL")
             self._writer.execute("PRAGMA journal_mode = WAL")
             self._writer.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
@@ -203,7 +133,7 @@ class Slab:
         self.space, self._space_id = space, space_id
         return True
 
-    def write(self, changes: Changes) -> dict[int, Before]:
+    def write(self, changes: record.Changes) -> dict[int, record.Before]:
         """Write all changes in one transaction, durable when it returns; return where the documents lay before."""
         with self._writing() as cursor:
             before = _before(cursor, changes)
@@ -217,9 +147,9 @@ class Slab:
             changed = self._changed
             for key, row in changes.items():
                 if row is not None:
-                    partition, fields = partitions[row.name], _ENCODER.encode(row.fields)
+                    partition, fields = partitions[row.name], record.fields_of(row)
                     changed += 1
-                    crc = _document_crc(key, row.name, row.digest, fields)
+                    crc = record.document_crc(key, row.name, row.digest, fields)
                     rows.append((key, partition, changed, row.digest, fields, crc, key, self._space_id, row.digest))
                     if not row.digest and key in before:
                         silent.append((key,))
@@ -238,10 +168,10 @@ class Slab:
         self._give_back()
         return before
 
-    def put(self, done: Sequence[Embedded]) -> list[Stored]:
+    def put(self, done: Sequence[record.Embedded]) -> list[record.Stored]:
         """Keep the vectors of those documents that still have this text; durable when it returns."""
         assert self.space is not None  # noqa: S101  # checked by the caller
-        kept: list[Stored] = []
+        kept: list[record.Stored] = []
         n_paid = 0
         with self._writing() as cursor:
             for each in done:
@@ -253,8 +183,8 @@ class Slab:
                 if found is None or found[3] != each.digest or not len(each.vectors):
                     continue
                 scope, is_short, is_owed, *kept_of_it = found
-                row = _row(each.key, Name(scope, bool(is_short)), *kept_of_it)
-                codes = encode(each.vectors)
+                row = record.read(each.key, record.Name(scope, bool(is_short)), *kept_of_it)
+                codes = record.encode(each.vectors)
                 blob = codes.tobytes()
                 cursor.execute(
                     "INSERT OR REPLACE INTO vectors (key, space, digest, n, codes, crc) VALUES (?, ?, ?, ?, ?, ?)",
@@ -264,26 +194,26 @@ class Slab:
                         each.digest,
                         len(codes),
                         blob,
-                        _vectors_crc(each.key, self._space_id, each.digest, blob),
+                        record.vectors_crc(each.key, self._space_id, each.digest, blob),
                     ),
                 )
                 if is_owed:
                     cursor.execute("UPDATE documents SET is_owed = 0 WHERE key = ?", (each.key,))
                     n_paid += 1
-                kept.append(Stored(each.key, row, codes))
+                kept.append(record.Stored(each.key, row, codes))
         with self._write_lock:
             self.n_owed -= n_paid
         self._give_back()
         return kept
 
-    def before(self, keys: Iterable[int]) -> dict[int, Before]:
+    def before(self, keys: Iterable[int]) -> dict[int, record.Before]:
         """Return where those of these documents lie that there are."""
         with self._reading() as cursor:
             return _before(cursor, keys)
 
-    def owed(self, limit: int, skip: Container[int]) -> list[Owed]:
+    def owed(self, limit: int, skip: Container[int]) -> list[record.Owed]:
         """Return up to `limit` documents without vectors of their text in this space, those changed last first."""
-        found: list[Owed] = []
+        found: list[record.Owed] = []
         if limit > 0:
             with self._reading() as cursor:
                 for key, scope, is_short, *kept in cursor.execute(
@@ -291,8 +221,8 @@ class Slab:
                     "JOIN partitions p ON p.id = d.partition WHERE d.is_owed = 1 ORDER BY d.changed DESC"
                 ):
                     if key not in skip:
-                        row = _row(key, Name(scope, bool(is_short)), *kept)
-                        found.append(Owed(key=types.EntryKey(key), digest=row.digest))
+                        row = record.read(key, record.Name(scope, bool(is_short)), *kept)
+                        found.append(record.Owed(key=types.EntryKey(key), digest=row.digest))
                         if len(found) >= limit:
                             break
         return found
@@ -302,7 +232,7 @@ class Slab:
         with self._reading() as cursor:
             return {int(key) for (key,) in cursor.execute("SELECT key FROM documents")}
 
-    def number(self, name: Name) -> int:
+    def number(self, name: record.Name) -> int:
         """Return the number of a partition, the same as long as the index lives; 0: nothing was ever in it."""
         with self._reading() as cursor:
             found = cursor.execute("SELECT id FROM partitions WHERE scope = ? AND is_short = ?", name).fetchone()
@@ -314,7 +244,7 @@ class Slab:
             found = cursor.execute("SELECT count(*) FROM documents WHERE partition = ?", (number,)).fetchone()
             return int(found[0])
 
-    def read(self, name: Name, shown: Changes) -> Iterator[Stored]:
+    def read(self, name: record.Name, shown: record.Changes) -> Generator[record.Stored]:
         """Yield the documents of a partition that have vectors in this space, by key; `shown` stands above what is written.
 
         A row of vectors with a wrong checksum is dropped, and owed again.
@@ -329,12 +259,12 @@ class Slab:
                 if codes is None:
                     bad.append(key)
                 else:
-                    yield Stored(key, row, codes)
+                    yield record.Stored(key, row, codes)
         self._drop(bad)
 
     def _rows(
-        self, cursor: sqlite3.Cursor, name: Name, shown: Changes
-    ) -> Iterator[tuple[int, Row, tuple[object, object, object, object]]]:
+        self, cursor: sqlite3.Cursor, name: record.Name, shown: record.Changes
+    ) -> Iterator[tuple[int, record.Row, tuple[object, object, object, object]]]:
         found = cursor.execute("SELECT id FROM partitions WHERE scope = ? AND is_short = ?", name).fetchone()
         partition = -1 if found is None else int(found[0])
         last = -(2**63)
@@ -347,7 +277,7 @@ class Slab:
             ).fetchall()
             for key, digest, fields, crc, *vectors in rows:
                 if key not in shown:
-                    yield key, _row(key, name, digest, fields, crc), tuple(vectors)
+                    yield key, record.read(key, name, digest, fields, crc), tuple(vectors)
             if len(rows) < _CHUNK_ROWS:
                 break
             last = int(rows[-1][0])
@@ -359,12 +289,12 @@ class Slab:
                 if vectors is not None:
                     yield key, shown_row, vectors
 
-    def _codes(self, key: int, digest: object, n: object, blob: object, crc: object) -> Codes | None:
+    def _codes(self, key: int, digest: object, n: object, blob: object, crc: object) -> record.Codes | None:
         """Return the vectors of a row as they were put; None where they are not what was put."""
         dim = 0 if self.space is None else self.space.dim
         if not (isinstance(digest, bytes) and isinstance(n, int) and isinstance(blob, bytes)):
             return None
-        if len(blob) != 2 * n * dim or crc != _vectors_crc(key, self._space_id, digest, blob):
+        if len(blob) != 2 * n * dim or crc != record.vectors_crc(key, self._space_id, digest, blob):
             return None
         return np.frombuffer(blob, dtype="<i2").reshape(n, dim)
 
@@ -386,8 +316,8 @@ class Slab:
                 self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             self._writer.close()
 
-    def _partitions(self, cursor: sqlite3.Cursor, names: Iterable[Name]) -> dict[Name, int]:
-        found: dict[Name, int] = {}
+    def _partitions(self, cursor: sqlite3.Cursor, names: Iterable[record.Name]) -> dict[record.Name, int]:
+        found: dict[record.Name, int] = {}
         for name in names:
             cursor.execute(
                 "INSERT INTO partitions (scope, is_short) SELECT ?1, ?2 WHERE NOT EXISTS "
@@ -413,7 +343,7 @@ class Slab:
     def _writing(self) -> Iterator[sqlite3.Cursor]:
         with self._write_lock, self.translated():
             if _identity(self.path) != self._identity:
-                raise errors.DerivedIndexError(NAME, f"{FILE_NAME} was deleted or replaced while it was in use")
+                raise errors.DerivedIndexError(record.NAME, f"{FILE_NAME} was deleted or replaced while it was in use")
             cursor = self._writer.cursor()
             cursor.execute("BEGIN IMMEDIATE")
             try:
@@ -449,10 +379,10 @@ class Slab:
             raise
         except (sqlite3.Error, OSError, UnicodeDecodeError, msgspec.MsgspecError) as error:
             if is_unavailable(error):
-                raise errors.IndexUnavailable(NAME, str(error)) from error
+                raise errors.IndexUnavailable(record.NAME, str(error)) from error
             if not is_opening:
                 self._remember()
-            raise errors.DerivedIndexError(NAME, str(error)) from error
+            raise errors.DerivedIndexError(record.NAME, str(error)) from error
 
     def _remember(self) -> None:
         with contextlib.suppress(OSError):
@@ -469,18 +399,6 @@ def is_unavailable(error: BaseException) -> bool:
     return isinstance(error, OSError) and not isinstance(error, FileNotFoundError)
 
 
-def encode(vectors: NDArray[np.float32]) -> Codes:
-    """Return unit vectors as they are stored."""
-    codes: Codes = np.rint(np.clip(vectors, -1.0, 1.0) * np.float32(SCALE)).astype("<i2")
-    return codes
-
-
-def decode(codes: Codes) -> NDArray[np.float32]:
-    """Return stored vectors as numbers."""
-    vectors: NDArray[np.float32] = codes.astype(np.float32) / np.float32(SCALE)
-    return vectors
-
-
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5.0)
     # The ledger's checkpoint says that a commit is on the disk: it has to be.
@@ -493,7 +411,7 @@ def _check(connection: sqlite3.Connection) -> None:
     """Look at every page, 12 ms per 10,000 documents: SQLite else notices a damaged one when it gets there, or never."""
     found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
     if found != "ok":
-        raise errors.DerivedIndexError(NAME, str(found))
+        raise errors.DerivedIndexError(record.NAME, str(found))
 
 
 def _identity(path: Path) -> tuple[int, int]:
@@ -501,9 +419,9 @@ def _identity(path: Path) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _before(cursor: sqlite3.Cursor, keys: Iterable[int]) -> dict[int, Before]:
+def _before(cursor: sqlite3.Cursor, keys: Iterable[int]) -> dict[int, record.Before]:
     wanted = list(keys)
-    found: dict[int, Before] = {}
+    found: dict[int, record.Before] = {}
     for start in range(0, len(wanted), _MAX_VARIABLES):
         part = wanted[start : start + _MAX_VARIABLES]
         rows = cursor.execute(
@@ -512,31 +430,7 @@ def _before(cursor: sqlite3.Cursor, keys: Iterable[int]) -> dict[int, Before]:
             part,
         )
         found |= {
-            int(key): Before(Name(scope, bool(is_short)), bool(is_owed)) for key, scope, is_short, is_owed in rows
+            int(key): record.Before(record.Name(scope, bool(is_short)), bool(is_owed))
+            for key, scope, is_short, is_owed in rows
         }
     return found
-
-
-def _row(key: int, name: Name, digest: object, fields: object, crc: object) -> Row:
-    if not (isinstance(digest, bytes) and isinstance(fields, bytes)) or crc != _document_crc(key, name, digest, fields):
-        raise errors.DerivedIndexError(NAME, f"the row of entry {key} is damaged")
-    return Row(name, digest, _DECODER.decode(fields))
-
-
-def _document_crc(key: int, name: Name, digest: bytes, fields: bytes) -> int:
-    start = b"%d %d %b %b" % (key, name.is_short, digest, name.scope.encode())
-    return zlib.crc32(fields, zlib.crc32(start))
-
-
-def _vectors_crc(key: int, space: int, digest: bytes, codes: bytes) -> int:
-    return zlib.crc32(codes, zlib.crc32(b"%d %d %s" % (key, space, digest)))
-
-
-def row_of(document: contract.Document, *, is_short: bool) -> Row:
-    """Return a document as it is kept."""
-    has_text = bool(document.title or document.body)
-    return Row(
-        Name(contract.scope(document.owner), is_short),
-        contract.text_digest(document) if has_text else b"",
-        mask.fields(document),
-    )

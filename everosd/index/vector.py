@@ -8,6 +8,7 @@ the long or the short texts of one owner: nobody's search looks at the rows of o
 from __future__ import annotations
 
 import collections
+import contextlib
 import threading
 from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
@@ -17,10 +18,10 @@ import numpy as np
 import structlog
 
 from everosd import errors, types
-from everosd.index import build, contract, graph, intact, partition, slab, text, where
+from everosd.index import build, contract, graph, intact, partition, record, slab, text, where
 
-Owed: TypeAlias = slab.Owed
-Embedded: TypeAlias = slab.Embedded
+Owed: TypeAlias = record.Owed
+Embedded: TypeAlias = record.Embedded
 
 MEMORY_BYTES = 64 << 20
 """Partitions that are kept in memory, unless more is allowed. Those of the owner searched last are kept whatever they take."""
@@ -38,7 +39,7 @@ class VectorIndex:
     disk only where its partition is not in memory.
     """
 
-    name = slab.NAME
+    name = record.NAME
 
     def __init__(self, folder: Path, memory_bytes: int = MEMORY_BYTES) -> None:
         """Open the index in `folder`, made where there is none.
@@ -59,13 +60,13 @@ class VectorIndex:
         self._sweep()
         self._builder = build.Builder(self._graphs, _not_built)
         self._change_lock = threading.Lock()  # one change at a time, from the disk to the memory
-        self._loaded: collections.OrderedDict[slab.Name, partition.Partition] = collections.OrderedDict()
-        self._sizes: dict[slab.Name, int] = {}
+        self._loaded: collections.OrderedDict[record.Name, partition.Partition] = collections.OrderedDict()
+        self._sizes: dict[record.Name, int] = {}
         self._n_bytes = 0  # of all that are loaded
         self._loaded_lock = threading.Lock()  # of these three alone
         self._load_lock = threading.Lock()  # no partition is read while a change goes from the disk to the memory
-        self._pending: dict[int, slab.Row | None] = {}
-        self._shown: dict[int, slab.Row | None] = {}
+        self._pending: dict[int, record.Row | None] = {}
+        self._shown: dict[int, record.Row | None] = {}
         self._n_shown = 0  # documents more than on disk, fewer where negative
 
     @property
@@ -142,7 +143,7 @@ class VectorIndex:
                     raise errors.WrongWidth(each.vectors.shape[-1], in_force.dim, str(in_force))
             stored = self._slab.put(done)
             with self._load_lock:
-                by_name: dict[slab.Name, list[slab.Stored]] = collections.defaultdict(list)
+                by_name: dict[record.Name, list[record.Stored]] = collections.defaultdict(list)
                 for one in stored:
                     row = self._shown.get(one.key, one.row)
                     if row is not None:
@@ -201,13 +202,13 @@ class VectorIndex:
             raise errors.WrongWidth(query.shape[-1] if query.ndim else 0, space.dim, str(space))
         scope = contract.scope(bounds.owner)
         is_short = {kind in text.SHORT_KINDS for kind in bounds.kinds}
-        names = [slab.Name(scope, short) for short in sorted(is_short)]
+        names = [record.Name(scope, short) for short in sorted(is_short)]
         found = [self._partition(name) for name in names]
         for name, part in zip(names, found, strict=True):
             self._weigh(name, part)
         return [part for part in found if part.dim == space.dim]  # `use` came in between
 
-    def _partition(self, name: slab.Name) -> partition.Partition:
+    def _partition(self, name: record.Name) -> partition.Partition:
         with self._loaded_lock:
             found = self._loaded.get(name)
             if found is not None:
@@ -218,17 +219,18 @@ class VectorIndex:
                 if name in self._loaded:  # somebody else has read it meanwhile
                     return self._loaded[name]
             space = self.space
-            stored = self._slab.read(name, self._shown)
-            found = partition.Partition(space.dim if space else 0, stored, name=str(self._slab.number(name)))
+            number = self._slab.number(name)
+            with contextlib.closing(self._slab.read(name, self._shown)) as stored:
+                found = partition.Partition(space.dim if space else 0, stored, name=str(number))
             with self._loaded_lock:
                 self._loaded[name] = found
         return found
 
-    def _apply(self, changes: slab.Changes, before: dict[int, slab.Before]) -> None:
+    def _apply(self, changes: record.Changes, before: dict[int, record.Before]) -> None:
         """Bring partitions in memory up to date; documents come in from elsewhere only by reading it anew."""
-        gone: dict[slab.Name, list[int]] = collections.defaultdict(list)
-        changed: dict[slab.Name, dict[int, slab.Row]] = collections.defaultdict(dict)
-        moved: set[slab.Name] = set()
+        gone: dict[record.Name, list[int]] = collections.defaultdict(list)
+        changed: dict[record.Name, dict[int, record.Row]] = collections.defaultdict(dict)
+        moved: set[record.Name] = set()
         for key, row in changes.items():
             old = before.get(key)
             if old is not None and (row is None or row.name != old.name):
@@ -245,11 +247,11 @@ class VectorIndex:
 
     def _change_loaded(
         self,
-        name: slab.Name,
+        name: record.Name,
         *,
         gone: Sequence[int] = (),
-        changed: dict[int, slab.Row] | None = None,
-        put: Sequence[slab.Stored] = (),
+        changed: dict[int, record.Row] | None = None,
+        put: Sequence[record.Stored] = (),
     ) -> None:
         with self._loaded_lock:
             found = self._loaded.get(name)
@@ -276,12 +278,11 @@ class VectorIndex:
         """Remove graphs of partitions that are small by now, and what a crash left of others."""
         self._graphs.sweep()
         for name in self._graphs.names():
-            if (
-                not name.isdigit() or self._slab.size(int(name)) < partition.GRAPH_ROWS // 8
-            ):  # pieces: several a document
+            n_documents = self._slab.size(int(name)) if name.isdigit() else 0
+            if n_documents < partition.GRAPH_ROWS // 8:  # of which each may have many pieces
                 self._graphs.remove(name)
 
-    def _weigh(self, name: slab.Name, part: partition.Partition) -> None:
+    def _weigh(self, name: record.Name, part: partition.Partition) -> None:
         """Note what a partition takes now; let go of those searched longest ago, until the others fit."""
         with self._loaded_lock:
             if self._loaded.get(name) is not part:
@@ -292,7 +293,7 @@ class VectorIndex:
             while self._n_bytes > self._memory_bytes and len(self._loaded) > _KEPT:
                 self._forget(next(iter(self._loaded)))
 
-    def _forget(self, name: slab.Name) -> None:
+    def _forget(self, name: record.Name) -> None:
         """Let go of a partition; the lock of the dict is held."""
         self._loaded.pop(name, None)
         self._n_bytes -= self._sizes.pop(name, 0)
@@ -303,11 +304,11 @@ def _not_built(error: BaseException) -> None:
     log.warning("graph_not_built", exc_info=error)
 
 
-def _changes(documents: Iterable[contract.Document], removed: Iterable[types.EntryKey]) -> dict[int, slab.Row | None]:
+def _changes(documents: Iterable[contract.Document], removed: Iterable[types.EntryKey]) -> dict[int, record.Row | None]:
     """Return what a batch makes of each key: removals come before what it writes."""
-    changes: dict[int, slab.Row | None] = dict.fromkeys(removed)
+    changes: dict[int, record.Row | None] = dict.fromkeys(removed)
     for document in documents:
-        changes[document.key] = slab.row_of(document, is_short=document.kind in text.SHORT_KINDS)
+        changes[document.key] = record.of(document, is_short=document.kind in text.SHORT_KINDS)
     return changes
 
 
