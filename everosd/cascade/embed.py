@@ -42,6 +42,9 @@ REFUSED_RETRY_S = 3600.0
 NEUTRAL = "The weather is fine today."
 """Asked for to tell a provider that fails from a text that makes it fail."""
 
+MAX_BARREN = 3
+"""Rounds without anything from the cache, after which it is taken to have nothing: it may have been deleted."""
+
 DRAIN_S = 2.0
 """How long a stop waits for answers that are on their way and paid for."""
 
@@ -218,8 +221,9 @@ class Embedding:
             await self._turn.ask(embedder, self._setbacks, lambda now=self._turn: self._put(index, now))  # type: ignore[misc]
         finally:
             self.n_requested += self._turn.n_requested
-        await self._weigh(embedder, self._turn)
-        return 0 if n_ready or self._turn.n_answers else self._next_due_s()
+        await self._weigh(embedder, index, self._turn)
+        has_more = n_ready or self._turn.n_answers or self._turn.is_in_doubt or self._in_force != (index, space)
+        return 0 if has_more else self._next_due_s()
 
     async def _space(self, embedder: embed.Embedder, index: vector.VectorIndex) -> types.Space:
         """Return the space of the vectors to come, in force in the index from now on.
@@ -230,11 +234,14 @@ class Embedding:
             return self._in_force[1]
         known = index.space
         space = known if known is not None and embedder.expect(known) else await embedder.probe()
+        await self._enter(index, space)
+        return space
+
+    async def _enter(self, index: vector.VectorIndex, space: types.Space) -> None:
         n_owed = await self._in_index(lambda: index.use(space))
         log.info("embedding_space", model=space.model, dim=space.dim, owed=n_owed)
         self._in_force = (index, space)
         self.on_space()
-        return space
 
     async def _owed(self, index: vector.VectorIndex) -> list[vector.Owed]:
         """Return what to embed next, without what failed and has to wait."""
@@ -266,7 +273,7 @@ class Embedding:
         self._progressed_s = self._clock.monotonic_s()
         return len(done)
 
-    async def _weigh(self, embedder: embed.Embedder, now: turn.Turn) -> None:
+    async def _weigh(self, embedder: embed.Embedder, index: vector.VectorIndex, now: turn.Turn) -> None:
         """Tell a provider that fails from texts that make it fail, and set those apart.
 
         Raises:
@@ -274,9 +281,12 @@ class Embedding:
         """
         if now.n_answers == 0 and any(isinstance(one, errors.LLMUnavailable) for one in now.failures.values()):
             await embedder.passages([NEUTRAL])
-        elif now.n_answers == 0 and now.failures and await embedder.probe() != now.space:
-            self._in_force = None  # the model gives others than it did: none of the texts is at fault
-            return
+        elif now.is_in_doubt or (now.n_answers == 0 and now.failures):
+            space = await embedder.probe()
+            self._pace.n_refusals = 0
+            if space != now.space:
+                await self._enter(index, space)  # the model gives others than it did: none of the texts is at fault
+                return
         self._n_outage, self._reason = 0, ""
         for entry in now.waiting.values():
             if (error := now.failure_of(entry)) is not None:
@@ -313,15 +323,12 @@ class Embedding:
         space = self._in_force[1]
         await self._in_index(lambda: index.use(space))
         lacking: set[types.EntryKey] = set()
-        while True:
-            limit = ROUND + len(lacking)
-            owed = [one for one in await self._in_index(lambda n=limit: index.owed(n)) if one.key not in lacking]  # type: ignore[misc]
-            if not owed:
-                return
+        n_barren = 0
+        while n_barren < MAX_BARREN and (owed := await self._in_index(lambda: index.owed(ROUND, lacking))):
             entries = await self._read(owed)
             now = turn.Turn(space, entries, self._store, self._pace)
             await now.take_from_cache()
-            await self._put(index, now)
+            n_barren = 0 if await self._put(index, now) else n_barren + 1
             lacking.update(now.waiting)
             lacking.update({one.key for one in owed} - {entry.key for entry in entries})
 

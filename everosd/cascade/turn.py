@@ -35,6 +35,10 @@ MIN_SPLIT_CHARS = 80
 """A text that is refused is halved and asked for in two parts down to this length."""
 
 
+MAX_REFUSALS = 20
+"""So many in a row are the provider's fault, not the texts': halving one text of a thousand letters takes 15 at most."""
+
+
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
     """A text to embed."""
 
@@ -88,6 +92,13 @@ class Pace:
         """Begin with what the settings say."""
         self.batch_size = batch_size
         """Texts per request: fewer once more were refused that were taken in parts."""
+        self.n_refusals = MAX_REFUSALS
+        """In a row, without an answer between them; at the start nothing speaks for it."""
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether a refusal is worth looking into: a provider that refuses everything is not asked text by text."""
+        return self.n_refusals < MAX_REFUSALS
 
 
 class Turn:
@@ -99,6 +110,8 @@ class Turn:
         """Entries that lack some of their vectors."""
         self.failures: dict[bytes, errors.LLMError] = {}
         """Why a piece has no vector, by its digest."""
+        self.is_in_doubt = False
+        """Whether refusals were not looked into, because the provider refuses too much; their texts simply wait."""
         self.n_answers = 0
         self.n_requested = 0
         self.n_from_cache = 0
@@ -199,11 +212,16 @@ class Turn:
         try:
             vectors = await embedder.passages([piece.text for piece in pieces])
         except errors.LLMRejected as error:
-            await self._take_apart(embedder, pieces, error)
+            if self._pace.is_trusted:
+                self._pace.n_refusals += 1
+                await self._take_apart(embedder, pieces, error)
+            else:
+                self.is_in_doubt = True
         except errors.LLMUnavailable as error:
             self.failures |= {piece.digest: error for piece in pieces}
         else:
             self.n_answers += 1
+            self._pace.n_refusals = 0
             got = {piece.digest: vectors[n] for n, piece in enumerate(pieces)}
             await self._store.put(self.space, got)
             self._vectors |= {digest: one.reshape(1, -1) for digest, one in got.items()}
@@ -223,6 +241,7 @@ class Turn:
         failed = [self.failures[half.digest] for half in halves if half.digest in self.failures]
         if failed or not halves:
             self.failures[whole.digest] = failed[0] if failed else error
+        if not halves or not all(half.digest in self._vectors for half in halves):
             return
         import numpy as np
 

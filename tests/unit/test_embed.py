@@ -277,3 +277,50 @@ async def test_another_model_is_asked_without_a_restart(root: Path, stub: embedd
         node.meaning.change(msgspec.structs.replace(node.config.embedding, model="b"))
         await embedded(node, 3, "b")
         assert "ep_20260303_00000001" == await nearest(node, "mountain fog")
+
+
+async def test_a_provider_that_answers_nonsense_is_not_asked_text_by_text(
+    root: Path, stub: embedding_stub.EmbeddingStub
+) -> None:
+    """NaN for 40 entries: after a few requests it is the provider that is named, and no entry; then all are embedded."""
+    unit.file(root).write_text("".join(unit.entry(n, f"entry number {n} of many") for n in range(1, 41)))
+    stub.garbage = "nan"
+    async with opened(root, stub) as node:
+        await unit.until(lambda: bool(reason(node)))
+        assert () == node.cascade.status().problems
+        assert len(stub.asked) < 20
+        stub.garbage = None
+        await embedded(node, 40)
+
+
+async def test_a_provider_that_turns_to_nonsense_blames_no_entry(
+    root: Path, stub: embedding_stub.EmbeddingStub
+) -> None:
+    """It answered well, then gives another width than before with each answer: no entry is given up for it."""
+    write(root)
+    async with opened(root, stub) as node:
+        await embedded(node, 3)
+        stub.garbage = "zeros"
+        unit.file(root, day="2026-03-20").write_text(
+            "".join(unit.entry(n, f"entry number {n} of many", "20260320") for n in range(1, 41))
+        )
+        await unit.caught_up(node)
+        await unit.until(lambda: bool(reason(node)))
+        assert () == node.cascade.status().problems
+        stub.garbage = None
+        await embedded(node, 43)
+
+
+async def test_a_model_that_gives_another_width_from_now_on_embeds_anew(
+    root: Path, stub: embedding_stub.EmbeddingStub
+) -> None:
+    """The provider was updated under the same name: the next edit shows it, and everything is embedded anew."""
+    write(root)
+    async with opened(root, stub) as node:
+        await embedded(node, 3)
+        stub.dim = 48
+        unit.file(root, day="2026-03-01").write_text(unit.entry(1, "a violin concert", "20260301"))
+        await unit.caught_up(node)
+        await unit.until(lambda: (now := node.cascade.status().embedding) is not None and now.dim == 48)
+        await embedded(node, 3)
+        assert "ep_20260303_00000001" == await nearest(node, "mountain fog")
