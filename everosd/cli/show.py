@@ -214,7 +214,7 @@ def _watching(data: Body) -> str:
 def _columns(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Yield `name  text` lines."""
     for name, text in pairs:
-        yield f"{name:<12}{text}"
+        yield f"{name:<15}{text}"
 
 
 def _n(data: Body, key: str, noun: str) -> str:
