@@ -3,36 +3,66 @@
 from __future__ import annotations
 
 import argparse
+import importlib
+import importlib.util
 import shutil
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from bench import baseline, daemon, measure, roots, table
+from bench import baseline, daemon, meaning, measure, roots, table
 from bench.table import Figure
 
-PARTS = ("baseline", "start", "roots", "large", "locomo")
+PARTS = ("baseline", "start", "roots", "large", "locomo", "meaning", "slow", "builtin", "recall", "retrieval")
+USUAL = tuple(part for part in PARTS if part not in ("recall", "retrieval"))
+"""What is measured unless told otherwise. The others take long: graphs of 100,000 vectors, a model that embeds whole
+conversations."""
+SLOW_SIZES = (1_000, 10_000)
+
+Part = tuple[str, Callable[[], Iterator[Figure]]]
 
 
-def parts(folder: Path, chosen: list[str], sizes: list[int]) -> Iterator[tuple[str, Callable[[], Iterator[Figure]]]]:
+def parts(folder: Path, chosen: list[str], sizes: list[int]) -> Iterator[Part]:
     """Yield the chosen measurements in order."""
     if "baseline" in chosen:
         yield "baseline", lambda: baseline.measure(folder / "baseline")
     if "start" in chosen:
         yield "start", lambda: measure.cold_start(folder)
     if "roots" in chosen:
-        for size in sizes:
-            yield f"root of {size:,}", lambda size=size: measure.root_of(folder, size)  # type: ignore[misc]
+        yield from _of_sizes("root of", measure.root_of, folder, sizes)
     if "large" in chosen:
         yield "19 MB file", lambda: measure.large_file(folder)
-    if "locomo" in chosen:
-        source = roots.locomo_path()
-        if source is None:
-            print(f"LoCoMo left out: set {roots.LOCOMO_VARIABLE} to its JSON file to measure on it", file=sys.stderr)
-        else:
-            yield "LoCoMo", lambda: measure.locomo(folder, source)
+    if "meaning" in chosen:
+        yield from _of_sizes("vectors of", meaning.root_of, folder, sizes)
+    if "slow" in chosen:
+        yield from _of_sizes("slow provider,", meaning.slow, folder, [size for size in SLOW_SIZES if size in sizes])
+    if "builtin" in chosen:
+        yield "built-in model", lambda: meaning.builtin(folder)
+    if "recall" in chosen:
+        yield "recall", lambda: importlib.import_module("bench.recall").figures(folder / "recall", sizes)
+    yield from _conversations(folder, chosen)
+
+
+def _of_sizes(
+    name: str, run: Callable[[Path, int], Iterator[Figure]], folder: Path, sizes: Sequence[int]
+) -> Iterator[Part]:
+    for size in sizes:
+        yield f"{name} {size:,}", lambda size=size: run(folder, size)  # type: ignore[misc]
+
+
+def _conversations(folder: Path, chosen: list[str]) -> Iterator[Part]:
+    """Yield what is measured on LoCoMo, where there is one."""
+    wanted = [name for name in ("locomo", "retrieval") if name in chosen]
+    source = roots.locomo_path()
+    if wanted and source is None:
+        print(f"LoCoMo left out: set {roots.LOCOMO_VARIABLE} to its JSON file to measure on it", file=sys.stderr)
+        return
+    if "locomo" in wanted and source is not None:
+        yield "LoCoMo", lambda: measure.locomo(folder, source)
+    if "retrieval" in wanted and source is not None and importlib.util.find_spec("bench.retrieval") is not None:
+        yield "retrieval", lambda: importlib.import_module("bench.retrieval").measure(folder / "retrieval", source)
 
 
 def main() -> int:

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -18,9 +18,26 @@ import msgspec
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
 
+Settings = Mapping[str, str]
+"""Environment variables that set the daemon."""
+
+BUILTIN: Settings = {"EVEROS_EMBEDDING__MODEL": "builtin"}
+"""As installed."""
+WITHOUT_MODEL: Settings = {"EVEROS_EMBEDDING__MODEL": "none"}
+
 
 class Failed(Exception):  # noqa: N818 - it reads as a sentence where it is raised
     """A measurement could not be made; the message says why."""
+
+
+class Embedding(msgspec.Struct, frozen=True, kw_only=True):
+    """What `/health` says of the model."""
+
+    dim: int
+    """0: not known yet."""
+    owed: int
+    requested: int
+    error: str
 
 
 class Client:
@@ -57,6 +74,14 @@ class Client:
         """Return how much the daemon has noticed and not indexed yet."""
         return msgspec.convert(msgspec.convert(self.health()["cascade"], dict[str, object])["pending"], int)
 
+    def embedding(self) -> Embedding | None:
+        """Return how the model does; None where no vectors are wanted."""
+        return msgspec.convert(self.health().get("embedding"), Embedding | None)
+
+    def has_vectors(self) -> bool:
+        """Say whether everything on disk is in every index, with its vectors."""
+        return self.pending() == 0 and (model := self.embedding()) is not None and model.dim > 0 and model.owed == 0
+
     def is_ready(self) -> bool:
         """Say whether the disk was compared and nothing waits."""
         return self.health()["ready"] is True and self.pending() == 0
@@ -66,12 +91,15 @@ class Client:
         answer = self.request("GET", "/api/v1/admin/status")
         return msgspec.convert(answer.get("data", answer), dict[str, object])
 
+    def answer(self, user: str, query: str, *, top_k: int = 10, method: str = "keyword") -> dict[str, object]:
+        """Return the whole answer to a search of one user; `degraded` in it says why it is less than asked for."""
+        body = {"user_id": user, "query": query, "top_k": top_k, "method": method}
+        return self.request("POST", "/api/v1/memory/search", body)
+
     def search(self, user: str, query: str, *, top_k: int = 10, method: str = "keyword") -> list[dict[str, object]]:
         """Return the episodes that a search of one user finds."""
-        body = {"user_id": user, "query": query, "top_k": top_k, "method": method}
-        answer = self.request("POST", "/api/v1/memory/search", body)
-        data = msgspec.convert(answer["data"], dict[str, object])
-        return msgspec.convert(data["episodes"], list[dict[str, object]])
+        answer = self.answer(user, query, top_k=top_k, method=method)
+        return msgspec.convert(msgspec.convert(answer["data"], dict[str, object])["episodes"], list[dict[str, object]])
 
     def has(self, user: str, word: str) -> bool:
         """Say whether a search for `word` finds an entry that holds it."""
@@ -85,9 +113,10 @@ class Client:
 class Daemon:
     """A daemon on one root."""
 
-    def __init__(self, root: Path, *, log: Path | None = None) -> None:
+    def __init__(self, root: Path, settings: Settings = BUILTIN, *, log: Path | None = None) -> None:
         """Choose a free port for `root`; nothing starts yet."""
         self.root = root
+        self._settings = settings
         self.port = free_port()
         self._log = log or root.with_name(f"{root.name}.log")
         self._process: subprocess.Popen[bytes] | None = None
@@ -95,9 +124,12 @@ class Daemon:
     def start(self) -> float:
         """Start it and return the seconds until `/health` answered."""
         command = [str(installed()), "serve", "--root", str(self.root), "--port", str(self.port)]
+        given = {name: value for name, value in os.environ.items() if not name.startswith("EVEROS_")}
         started = time.perf_counter()
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            self._process = subprocess.Popen(
+                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env={**given, **self._settings}
+            )
         while time.perf_counter() - started < START_TIMEOUT_S:
             if self._process.poll() is not None:
                 msg = f"everosd ended with {self._process.returncode}: {self.log_tail()}"
@@ -141,6 +173,11 @@ class Daemon:
         """Return resident memory in MB."""
         return int((self.proc / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
+    def workers_mb(self) -> tuple[float, int]:
+        """Return what the processes below the daemon have in memory, pages they share counted once, and how many."""
+        sizes = [_shared_mb(pid) for pid in _children(self.proc)]
+        return sum(sizes), len(sizes)
+
     def cpu_s(self) -> float:
         """Return seconds of CPU used so far, user and system."""
         fields = (self.proc / "stat").read_text().rpartition(")")[2].split()
@@ -156,11 +193,23 @@ class Daemon:
         return self._log.read_text(encoding="utf-8", errors="replace")[-1500:] if self._log.exists() else ""
 
 
+def _children(proc: Path) -> list[int]:
+    return [int(pid) for task in (proc / "task").iterdir() for pid in (task / "children").read_text().split()]
+
+
+def _shared_mb(pid: int) -> float:
+    try:
+        lines = Path("/proc", str(pid), "smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return int(next(line.split()[1] for line in lines if line.startswith("Pss:"))) * 1024 / 1e6
+
+
 @contextlib.contextmanager
-def running(root: Path) -> Iterator[Daemon]:
+def running(root: Path, settings: Settings = BUILTIN) -> Iterator[Daemon]:
     """Serve `root` while the block runs."""
     root.mkdir(parents=True, exist_ok=True)
-    daemon = Daemon(root)
+    daemon = Daemon(root, settings)
     try:
         daemon.start()
         yield daemon

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench import baseline, daemon, roots, table, text
+from bench import baseline, daemon, roots, searching, table, text
 from bench.table import Figure
 
 INGEST_TIMEOUT_S = 600.0
@@ -24,15 +24,16 @@ WORDS = itertools.count(40_000_000)
 
 
 def cold_start(folder: Path) -> Iterator[Figure]:
-    """Start on an empty root: time, memory, and a stop."""
+    """Start on an empty root: time, memory, and a stop; as installed, with the built-in model."""
     starts = []
-    rss = stop = 0.0
+    rss = stop = cpu = 0.0
     for number in range(3):
         root = folder / f"empty{number}"
         root.mkdir()
         served = daemon.Daemon(root)
         try:
             starts.append(served.start())
+            cpu = served.cpu_s()
             time.sleep(1.0)
             rss = served.rss_mb()
         finally:
@@ -42,7 +43,7 @@ def cold_start(folder: Path) -> Iterator[Figure]:
         value=min(starts),
         unit="s",
         budget=0.7,
-        note=f"worst of 3: {max(starts):.2f} s",
+        note=f"worst of 3: {max(starts):.2f} s; {cpu:.2f} s of CPU",
     )
     yield Figure(name="resident memory, empty root", value=rss, unit="MB", budget=80)
     yield Figure(name="stop at idle", value=stop, unit="s", budget=2.0)
@@ -52,7 +53,7 @@ def root_of(folder: Path, n_entries: int) -> Iterator[Figure]:
     """Everything that is measured on a root of `n_entries`: ingest, memory, search, edits, restart, rebuild, idle."""
     size, root = f"{n_entries:,}", folder / f"root{n_entries}"
     n_users = 20 if n_entries >= 100_000 else 4
-    with daemon.running(root) as served:
+    with daemon.running(root, daemon.WITHOUT_MODEL) as served:
         client = served.client()
         made, figures = _ingest(client, root, n_entries, n_users)
         yield from figures
@@ -101,32 +102,10 @@ def _ingest(client: daemon.Client, root: Path, n_entries: int, n_users: int) -> 
     ]
 
 
-def _queries(made: roots.Made, count: int) -> list[tuple[str, str]]:
-    """Return (user, query) pairs: half three-word questions, half one rare word."""
-    dice = random.Random(3)
-    pairs = []
-    for number in range(count):
-        item = dice.choice(made.items)
-        query = item.word if number % 2 else " ".join(dice.sample(text.sentence(dice).strip(".").split(), 3))
-        pairs.append((item.user, query))
-    return pairs
-
-
-def _latencies(served: daemon.Daemon, pairs: list[tuple[str, str]]) -> list[float]:
-    client = served.client()
-    samples = []
-    for user, query in pairs:
-        started = time.perf_counter()
-        client.search(user, query)
-        samples.append(time.perf_counter() - started)
-    client.close()
-    return samples
-
-
 def _searches(served: daemon.Daemon, made: roots.Made, size: str) -> Iterator[Figure]:
     """Keyword search with one client and with eight, and the bare round trip beside it."""
-    _latencies(served, _queries(made, 30))
-    one = _latencies(served, _queries(made, QUERY_ROUNDS))
+    searching.latencies(served, searching.questions(made, 30))
+    one = searching.latencies(served, searching.questions(made, QUERY_ROUNDS))
     yield Figure(
         name="keyword search, 1 client, p50",
         size=size,
@@ -140,20 +119,7 @@ def _searches(served: daemon.Daemon, made: roots.Made, size: str) -> Iterator[Fi
     yield Figure(
         name="GET /health, p50 (the round trip)", size=size, value=table.quantile(trips, 0.5) * 1000, unit="ms"
     )
-    samples: list[float] = []
-    pairs = _queries(made, QUERY_ROUNDS * 2)
-    threads = [
-        threading.Thread(
-            target=lambda part=pairs[number::8]: samples.extend(_latencies(served, part)), name=f"client{number}"
-        )
-        for number in range(8)
-    ]
-    started = time.perf_counter()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    rate = len(samples) / (time.perf_counter() - started)
+    samples, rate = searching.at_once(served, searching.questions(made, QUERY_ROUNDS * 2))
     yield Figure(
         name="keyword search, 8 clients, p95",
         size=size,
@@ -230,7 +196,7 @@ def _rebuild(client: daemon.Client, root: Path, n_entries: int) -> Iterator[Figu
 
 def _restart(root: Path, made: roots.Made, size: str) -> Iterator[Figure]:
     """Start on the full root: time to healthy and to the first right answer."""
-    served = daemon.Daemon(root)
+    served = daemon.Daemon(root, daemon.WITHOUT_MODEL)
     try:
         started = time.perf_counter()
         healthy = served.start()
@@ -249,7 +215,7 @@ def _restart(root: Path, made: roots.Made, size: str) -> Iterator[Figure]:
 def large_file(folder: Path) -> Iterator[Figure]:
     """One file of 19 MB with 20,000 entries: first read, a one-word edit, and health meanwhile."""
     root, size = folder / "large", "20,000"
-    with daemon.running(root) as served:
+    with daemon.running(root, daemon.WITHOUT_MODEL) as served:
         client = served.client()
         source = folder / "large-source"
         made = roots.write(source, 20_000, n_users=1, per_file=20_000, n_bytes=930)
@@ -323,7 +289,7 @@ def _health_watch(served: daemon.Daemon) -> Iterator[list[float]]:
 def locomo(folder: Path, source: Path) -> Iterator[Figure]:
     """LoCoMo's questions by keyword: how often the session with the evidence is among the first."""
     root = folder / "locomo"
-    with daemon.running(root) as served:
+    with daemon.running(root, daemon.WITHOUT_MODEL) as served:
         client = served.client()
         started = time.perf_counter()
         made = roots.write_locomo(root, source)

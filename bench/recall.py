@@ -1,4 +1,4 @@
-"""Recall and cost of the vector index: `python -m bench.recall`.
+"""Recall and cost of the vector index: `python -m bench.recall`, in short `python -m bench --only recall`.
 
 In this process, without a daemon: made-up vectors in clusters, like those of texts about a few hundred subjects, or
 `--uniform`, the worst there is. Compared with exact search over the very same numbers.
@@ -7,9 +7,11 @@ In this process, without a daemon: made-up vectors in clusters, like those of te
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import random
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -19,12 +21,14 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from bench import table
 from everosd import types
 from everosd.index import contract, vector, where
 
 OWNER = types.Owner(app="default", project="default", type="user", id="u_mara")
 SHARES = (1.0, 0.5, 0.1, 0.01, 0.001)
 K = 10
+DIM = 384
 N_QUERIES = 200
 N_REPLACED = 5_000
 BATCH = 500
@@ -38,7 +42,7 @@ def main() -> int:
     """Fill, search, replace, search again; print one line per size and share of entries that fit the filter."""
     parser = argparse.ArgumentParser(prog="python -m bench.recall", description=__doc__)
     parser.add_argument("--sizes", default="1000,10000,100000", help="vectors of one owner, e.g. 1000,20000")
-    parser.add_argument("--dim", type=int, default=384, help="numbers of a vector")
+    parser.add_argument("--dim", type=int, default=DIM, help="numbers of a vector")
     parser.add_argument("--uniform", action="store_true", help="vectors without any structure")
     parser.add_argument("--vectors", type=Path, help="a .npy file of real ones instead, (n, dim); one size")
     options = parser.parse_args()
@@ -46,13 +50,35 @@ def main() -> int:
     try:
         for size in [int(size) for size in options.sizes.split(",")]:
             given = np.load(options.vectors)[:size] if options.vectors else None
-            _measure(folder / str(size), size, options.dim, is_uniform=options.uniform, given=given)
+            for _ in _measure(folder / str(size), size, options.dim, is_uniform=options.uniform, given=given):
+                pass
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return 0
 
 
-def _measure(folder: Path, n: int, dim: int, *, is_uniform: bool, given: Vectors | None) -> None:
+def figures(folder: Path, sizes: Sequence[int]) -> Iterator[table.Figure]:
+    """Yield the worst recall of each state, whatever share of the entries fits; the tables go to stderr."""
+    for size in sizes:
+        with contextlib.redirect_stdout(sys.stderr):
+            states = list(_measure(folder / str(size), size, DIM, is_uniform=False, given=None))
+        for state, shares in states:
+            slowest_ms = max(p95_ms for _, p95_ms in shares)
+            yield table.Figure(
+                name=f"recall@{K} against exact search, {state}",
+                size=f"{size:,}",
+                value=min(recall for recall, _ in shares),
+                unit="",
+                budget=0.98,
+                is_floor=True,
+                note=f"the worst of {len(shares)} shares of entries that fit; slowest p95 {slowest_ms:.1f} ms",
+            )
+
+
+def _measure(
+    folder: Path, n: int, dim: int, *, is_uniform: bool, given: Vectors | None
+) -> Iterator[tuple[str, list[tuple[float, float]]]]:
+    """Print all that is measured, and yield (state, (recall, p95 in ms) of each share) of those with a graph."""
     dice = np.random.default_rng(n)
     vectors = _vectors(dice, n, dim, is_uniform=is_uniform) if given is None else _unit(given)
     n, dim = vectors.shape
@@ -69,11 +95,12 @@ def _measure(folder: Path, n: int, dim: int, *, is_uniform: bool, given: Vectors
     state.table("exact")
     _wait(index)
     print(f"{time.perf_counter() - started:.0f} s later, memory +{_rss_mb() - before_mb:.0f} MB")
-    state.table(_graph_of(index))
+    yield "built", state.table(_graph_of(index))
     _replace(index, vectors, _vectors(dice, min(N_REPLACED, n), dim, is_uniform=is_uniform))
-    state.table(f"{min(N_REPLACED, n):,} replaced, {_graph_of(index)}")
+    replaced = f"{min(N_REPLACED, n):,} replaced"
+    yield replaced, state.table(f"{replaced}, {_graph_of(index)}")
     _wait(index)
-    state.table(f"later, {_graph_of(index)}")
+    yield f"{replaced}, built again", state.table(f"later, {_graph_of(index)}")
     index.close()
     index = vector.VectorIndex(folder, memory_bytes=1 << 40)
     started = time.perf_counter()
@@ -81,7 +108,7 @@ def _measure(folder: Path, n: int, dim: int, *, is_uniform: bool, given: Vectors
     first_s = time.perf_counter() - started
     _wait(index)
     print(f"reopened: first search {1e3 * first_s:.0f} ms, graph there after {time.perf_counter() - started:.1f} s")
-    _State(index, vectors, queries).table(_graph_of(index))
+    yield "opened again", _State(index, vectors, queries).table(_graph_of(index))
     index.close()
     print(f"{_disk(folder) / n:.0f} bytes each on disk at the end")
 
@@ -132,8 +159,9 @@ class _State:
     def __init__(self, index: vector.VectorIndex, vectors: Vectors, queries: Vectors) -> None:
         self._index, self._vectors, self._queries = index, vectors, queries
 
-    def table(self, title: str) -> None:
-        """Print recall and latency for each share of entries that fit."""
+    def table(self, title: str) -> list[tuple[float, float]]:
+        """Print recall and latency for each share of entries that fit, and return recall and p95 in ms of each."""
+        shares = []
         exact = self._queries @ self._vectors.T
         moments = np.array([_moment(i + 1) for i in range(len(self._vectors))])
         print(f"  {title}")
@@ -151,11 +179,14 @@ class _State:
                 assert k == len(hits)
                 found = self._vectors[[hit.key - 1 for hit in hits]] @ query
                 n_found += int(np.count_nonzero(found >= cosine - 1e-4))
-            took.sort()
+            recall = n_found / (k * len(took))
+            p50_ms, p95_ms = (1e3 * table.quantile(took, share_of) for share_of in (0.5, 0.95))
             print(
-                f"    {100 * share:5.1f} % fit ({int(fits.sum()):,}): recall@{K} {n_found / (k * len(took)):.4f}, "
-                f"p50 {1e3 * took[len(took) // 2]:.2f} ms, p95 {1e3 * took[len(took) * 95 // 100]:.2f} ms"
+                f"    {100 * share:5.1f} % fit ({int(fits.sum()):,}): recall@{K} {recall:.4f}, "
+                f"p50 {p50_ms:.2f} ms, p95 {p95_ms:.2f} ms"
             )
+            shares.append((recall, p95_ms))
+        return shares
 
 
 def _graph_of(index: vector.VectorIndex) -> str:

@@ -117,12 +117,16 @@ def write(
     per_file: int = 20,
     n_bytes: int = 700,
     seed: int = 7,
+    first_user: int = 0,
 ) -> Made:
-    """Write a root of `n_entries` Episodes of `n_users` users, `per_file` a day; deterministic by `seed`."""
+    """Write a root of `n_entries` Episodes of `n_users` users, `per_file` a day; deterministic by `seed`.
+
+    Users are numbered from `first_user` on.
+    """
     items: list[Item] = []
     n_files = size = 0
     for path, content, of_file in files(
-        root, n_entries, n_users=n_users, per_file=per_file, n_bytes=n_bytes, seed=seed
+        root, n_entries, n_users=n_users, per_file=per_file, n_bytes=n_bytes, seed=seed, first_user=first_user
     ):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8", newline="")
@@ -140,13 +144,14 @@ def files(
     per_file: int,
     n_bytes: int,
     seed: int,
+    first_user: int = 0,
 ) -> Iterator[tuple[Path, str, list[Item]]]:
     """Yield (path, content, entries) of the files that `write` writes, users taking turns."""
     dice = random.Random(seed)
     done = 0
     n_file = 0
     while done < n_entries:
-        user, date = f"user{n_file % n_users:03d}", FIRST_DAY + dt.timedelta(days=n_file // n_users)
+        user, date = f"user{first_user + n_file % n_users:03d}", FIRST_DAY + dt.timedelta(days=n_file // n_users)
         rel = f"default_app/default_project/users/{user}/episodes/episode-{date}.md"
         n_here = min(per_file, n_entries - done)
         blocks: list[str] = []
