@@ -333,7 +333,11 @@ class Cascade:
 
     def status(self) -> status.Status:
         """Return a snapshot; cheap."""
-        problems_now = (*self.problems.listing(), *(() if self.embedding is None else self.embedding.problems()))
+        problems_now = (
+            *problems.of_saves(self.writer.unmerged()),
+            *self.problems.listing(),
+            *(() if self.embedding is None else self.embedding.problems()),
+        )
         n_retryable, n_permanent = self._dirty.n_failed()
         n_refused = 0 if self.embedding is None else self.embedding.n_refused()
         known, missing = self._ingest.known, self._ingest.grace.missing_files()

@@ -10,6 +10,7 @@ from typing import get_args
 import msgspec
 
 from everosd.cascade import status
+from everosd.log import writer
 from everosd.store import standing, state
 from everosd.watch import scan
 
@@ -146,6 +147,18 @@ def of_file(
     if error is not None:
         said.insert(0, status.FileProblem(path=path, reason=error, line=error_line, kind="error"))
     return tuple(said)
+
+
+def of_saves(waiting: Iterable[writer.Unmerged]) -> tuple[status.FileProblem, ...]:
+    """Return what is to be said of people's saves that are not in the log yet."""
+    return tuple(
+        status.FileProblem(
+            path=each.kept_at or each.path,
+            reason=f"a save of {each.path} that is not in it yet: {each.reason}; it is tried again",
+            kind="conflict",
+        )
+        for each in waiting
+    )
 
 
 def load(connection: sqlite3.Connection) -> tuple[dict[str, tuple[status.FileProblem, ...]], Standing]:

@@ -12,8 +12,8 @@ ProblemKind = Literal[
     "error", "unreadable", "duplicate", "successor", "conflict", "warning", "healed", "link", "stray", "unembedded"
 ]
 """What is not as it should be with a file, the worst first: its frontmatter or bytes do not parse; it cannot be read; an
-id stands in two places; a successor is not there; a sync program's copy; something about one entry; a stale save was
-merged; a link is not followed; it lies where no memory is read; the model gives no vector of an entry."""
+id stands in two places; a successor is not there; a sync program's copy, or a save that is not in its file yet; something about
+one entry; a stale save was merged; a link is not followed; it lies where no memory is read; the model gives no vector of an entry."""
 
 
 class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):

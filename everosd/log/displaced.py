@@ -16,8 +16,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
+import structlog
 
 from everosd.log import file, swap
+
+log = structlog.get_logger()
 
 KEEP_S = 60.0
 """How long a displaced file that somebody may have open is watched."""
@@ -25,8 +28,14 @@ KEEP_S = 60.0
 CLOSED_KEEP_S = 1.0
 """How long one is kept that nobody has open: a program that had looked the name up may be about to open it."""
 
+RETRY_S = 5.0
+"""How soon a save that could not be brought into the log is tried again."""
+
 _QUIET_S = 0.2
 """An in-place save is taken up when nothing has been written for this long."""
+
+_PART = ".part"
+"""A save that is being written: whoever finds it after a crash has its source as well."""
 
 _MAX_BYTES = 256 << 20
 """What displaced files may take on the disk together; beyond it the oldest are read once more and let go."""
@@ -69,6 +78,8 @@ class _Watched:
         self.until_s = since_s + (CLOSED_KEEP_S if displaced.is_closed else KEEP_S)
         self.digest = displaced.digest
         self.base = displaced.base
+        self.before = self.digest, self.base
+        """As they were before the save that was handed out last."""
         self.size = displaced.size
         self.seen: file.Identity | None = None
         self.read: file.Identity | None = None
@@ -103,14 +114,33 @@ class Watch:
         with self._lock:
             saves = [save for watched in tuple(self._watched) if (save := self._look(watched, is_final)) is not None]
             total = sum(watched.size for watched in self._watched)
-            while total > _MAX_BYTES:
-                oldest = self._watched[0]
+            for oldest in tuple(self._watched):
+                if total <= _MAX_BYTES:
+                    break
                 total -= oldest.size
                 save = self._look(oldest, is_final=True)
-                if save is not None:
+                if save is None:
+                    self._let_go(oldest)
+                else:
+                    # Until whoever gets it has kept it, this is the only copy: it goes the next time.
                     saves.append(save)
-                self._let_go(oldest)
         return tuple(saves)
+
+    def give_back(self, save: LateSave) -> bool:
+        """Have a save found once more, after `RETRY_S`: it could not be kept, and the file it was read from must stay.
+
+        Returns:
+            False when that file is not watched any more.
+        """
+        mark = file.digest(save.data)
+        with self._lock:
+            for watched in self._watched:
+                if watched.displaced.path == save.path and watched.digest == mark:
+                    watched.digest, watched.base = watched.before
+                    watched.read = None
+                    watched.seen_s = watched.until_s = self._monotonic_s() + RETRY_S
+                    return True
+        return False
 
     def make_room(self) -> None:
         """Delete what nobody has open, at once: the disk is full."""
@@ -153,6 +183,7 @@ class Watch:
         if digest == watched.digest or not read.data:
             return None
         save = LateSave(path=watched.displaced.path, data=read.data, base=watched.base)
+        watched.before = watched.digest, watched.base
         watched.digest, watched.base = digest, read.data
         return save
 
@@ -175,48 +206,99 @@ def displace(path: Path, now_at: Path, tmp_dir: Path, held: bytes) -> Displaced:
         held: What it held when it lost its name.
     """
     is_closed = swap.is_open_for_writing(now_at) is False
-    kept = tmp_dir / f"{secrets.token_hex(8)}.{file.digest(held)[:8].hex()}.displaced"
+    mark = file.digest(held)
     with contextlib.suppress(OSError):
-        tmp_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        now_at.rename(kept)
-        now_at = kept
-    if not is_closed:
         # What an editor saves into it after a crash of ours is a save all the same: the next start must know for what.
-        with contextlib.suppress(OSError):
-            origin_of(kept).write_bytes(os.fsencode(os.path.relpath(path, tmp_dir.parent)))
+        now_at = _move(path, now_at, tmp_dir, mark, has_origin=not is_closed)
     return Displaced(
-        path=path,
-        now_at=now_at,
-        digest=file.digest(held),
-        size=len(held),
-        is_closed=is_closed,
-        base=None if is_closed else held,
+        path=path, now_at=now_at, digest=mark, size=len(held), is_closed=is_closed, base=None if is_closed else held
     )
 
 
-def keep_save(path: Path, data: bytes, tmp_dir: Path, base: bytes) -> Displaced | None:
-    """Keep a person's save that a newer one took the place of, to be merged into what is there now.
+def keep_save(path: Path, data: bytes, tmp_dir: Path, base: bytes) -> Displaced:
+    """Keep a person's save that a newer one may take the place of, to be merged into what is there then.
 
-    The newer one need not have been made on it: while names were exchanged, an editor could load what stood there for
-    that moment.
+    The newer one need not be made on it: while names were exchanged, an editor could load what stood there for that
+    moment. It is on disk when this returns.
 
     Args:
-        path: The name it had.
+        path: The name it has.
         data: The save.
         tmp_dir: Where to keep it.
         base: What it was made on.
 
-    Returns:
-        None where it cannot be written; then the newer save is all there is.
+    Raises:
+        OSError: It cannot be written: whoever asks must leave the save where it is.
     """
-    kept = tmp_dir / f"{secrets.token_hex(8)}.{file.digest(base)[:8].hex()}.displaced"
+    mark = file.digest(base)
+    kept = _name(tmp_dir, mark)
+    _store(path, data, tmp_dir, kept)
+    return Displaced(path=path, now_at=kept, digest=mark, size=len(data), is_closed=False, base=base)
+
+
+def keep_file(path: Path, now_at: Path, tmp_dir: Path, base: bytes) -> Displaced:
+    """Keep a person's save that lost its name, as the file that it is; arguments as above.
+
+    Nothing has to be written for it: where it cannot be moved it stays under a name by which the next start knows it.
+    """
+    mark = file.digest(base)
+    with contextlib.suppress(OSError):
+        now_at = _move(path, now_at, tmp_dir, mark, has_origin=True)
+    with contextlib.suppress(OSError):
+        descriptor = file.open_to_read(now_at)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        file.sync_folder(now_at.parent)
+    return Displaced(path=path, now_at=now_at, digest=mark, size=len(base), is_closed=False, base=base)
+
+
+def _move(path: Path, now_at: Path, tmp_dir: Path, mark: bytes, *, has_origin: bool) -> Path:
+    """Move a file to `.tmp/`, its origin first; return where it is."""
+    kept = _name(tmp_dir, mark)
+    tmp_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
-        tmp_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        kept.write_bytes(data)
-        origin_of(kept).write_bytes(os.fsencode(os.path.relpath(path, tmp_dir.parent)))
+        if has_origin:
+            _write_origin(path, tmp_dir, kept)
+        now_at.rename(kept)
     except OSError:
-        return None
-    return Displaced(path=path, now_at=kept, digest=file.digest(base), size=len(base), is_closed=False, base=base)
+        origin_of(kept).unlink(missing_ok=True)
+        raise
+    return kept
+
+
+def _name(tmp_dir: Path, mark: bytes) -> Path:
+    return tmp_dir / f"{secrets.token_hex(8)}.{mark[:8].hex()}.displaced"
+
+
+def _store(path: Path, data: bytes, tmp_dir: Path, kept: Path) -> None:
+    """Write a save to `kept`, and what it is for beside it; both are whole and on disk, or neither is there."""
+    file.make_folder(tmp_dir)
+    # A crash must not leave half a save under a name that the next start takes up.
+    part = kept.with_suffix(_PART)
+    try:
+        _write_origin(path, tmp_dir, kept)
+        _write_new(part, data)
+        part.rename(kept)
+        file.sync_folder(tmp_dir)
+    except OSError:
+        for left in (part, kept, origin_of(kept)):
+            left.unlink(missing_ok=True)
+        raise
+
+
+def _write_origin(path: Path, tmp_dir: Path, kept: Path) -> None:
+    _write_new(origin_of(kept), os.fsencode(os.path.relpath(path, tmp_dir.parent)))
+
+
+def _write_new(path: Path, data: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        file.write_all(descriptor, data)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def origin_of(displaced: Path) -> Path:
@@ -252,6 +334,8 @@ def recover(
         if save is not None:
             late.append(save)
     if tmp_dir.is_dir():
+        for left in tmp_dir.glob(f"*{_PART}"):
+            left.unlink(missing_ok=True)
         for left in sorted((*tmp_dir.glob("*.displaced"), *tmp_dir.glob("*.save"))):
             save = _sort_out(root, left)
             if save is not None:
@@ -260,20 +344,16 @@ def recover(
 
 
 def keep(save: LateSave, tmp_dir: Path) -> Path:
-    """Keep a save as a file, and write down what for, until it is in the log; return where. Nothing if it is kept."""
+    """Keep a save as a file, and write down what for, until it is in the log; return where. Nothing if it is kept.
+
+    Raises:
+        OSError: It cannot be written.
+        errors.WriteRefused: The folder cannot be made.
+    """
     if save.kept_at is not None and save.kept_at.suffix == ".save":
         return save.kept_at
-    tmp_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     kept = tmp_dir / f"{secrets.token_hex(8)}.save"
-    for path, data in (
-        (origin_of(kept), os.fsencode(os.path.relpath(save.path, tmp_dir.parent))),
-        (kept, save.data),
-    ):
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as out:
-            out.write(data)
-            out.flush()
-            os.fsync(descriptor)
+    _store(save.path, save.data, tmp_dir, kept)
     if save.kept_at is not None:
         discard(save.kept_at)
     return kept
@@ -347,10 +427,13 @@ def _sort_out(root: Path, left: Path) -> LateSave | None:
     """Take up what an editor saved into a displaced file while no daemon ran; delete the file otherwise."""
     mark = left.name.split(".")[1]
     origin = read_origin(left)
-    if origin is None and left.suffix == ".save":
-        return None
     save = _late(Path(), left)
-    if save is None or origin is None or file.digest(save.data)[:8].hex() == mark:
+    is_save = save is not None and file.digest(save.data)[:8].hex() != mark
+    if is_save and origin is None:
+        # Whose it is stands in its own frontmatter; a text that nobody else has is not thrown away.
+        log.warning("save_of_unknown_origin", kept=str(left))
+        return None
+    if save is None or origin is None or not is_save:
         left.unlink(missing_ok=True)
         origin_of(left).unlink(missing_ok=True)
         return None

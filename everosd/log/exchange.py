@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from everosd import errors
 from everosd.log import displaced, file, swap
 
 QUIET_NS = 200_000_000
@@ -203,46 +204,40 @@ def _exchange(
     Returns:
         True: replaced. False: not what was expected. None: names cannot be exchanged here, nothing was done.
     """
-    placed: bytes | None = new
     wanted: bytes | None = expected
-    is_replaced = True
-    saves: list[bytes] = []
+    placed: bytes | None = new
+    # `wanted` is what has the name and should come out, `placed` what the exchange gives the name to.
     for turn in range(_MAX_EXCHANGES):
         try:
-            if not swap.exchange(temporary, path):
-                return None if turn == 0 else False
+            if turn > 1 and wanted is not None:
+                # This save is about to lose its name to a newer one, which may have been made without it.
+                lost.append(displaced.keep_save(path, wanted, tmp_dir, expected))
+            is_exchanged = swap.exchange(temporary, path)
         except FileNotFoundError:
             # The file is gone: deleted, or an editor is about to write it anew.
-            is_back = _restore(path, temporary, tmp_dir, placed, lost, is_first=turn == 0)
-            _keep_superseded(path, saves, placed if is_back else None, expected, tmp_dir, lost)
+            _restore(path, temporary, tmp_dir, expected, lost, is_first=turn == 0)
             return False
+        except (OSError, errors.WriteRefused):
+            if turn == 0:
+                temporary.unlink(missing_ok=True)
+                raise
+            # No room to keep the save that has the name, or no exchange any more: both saves stay as they are, and the
+            # one that came out is brought into the log from where it is.
+            is_exchanged = False
+        if not is_exchanged:
+            if turn == 0:
+                return None
+            break
         step("exchanged" if turn == 0 else "put_back")
         came_out = _peek(temporary)
         if came_out == wanted:
-            break
+            lost.append(displaced.displace(path, temporary, tmp_dir, wanted or b""))
+            return turn == 0
         # Somebody saved between comparing and exchanging, and this is their text: it goes back. Each time something
         # else comes out than what was put there last, it is a still newer save.
-        is_replaced = False
         wanted, placed = placed, came_out
-        saves += [came_out] if came_out is not None else []
-    lost.append(displaced.displace(path, temporary, tmp_dir, wanted or b""))
-    _keep_superseded(path, saves, placed, expected, tmp_dir, lost)
-    return is_replaced
-
-
-def _keep_superseded(
-    path: Path,
-    saves: list[bytes],
-    standing: bytes | None,
-    base: bytes,
-    tmp_dir: Path,
-    lost: list[displaced.Displaced],
-) -> None:
-    """Have every save but the one that stands now merged: the next one may have been made without it."""
-    for save in saves:
-        if save != standing:
-            kept = displaced.keep_save(path, save, tmp_dir, base)
-            lost += [kept] if kept is not None else []
+    lost.append(displaced.keep_file(path, temporary, tmp_dir, expected))
+    return False
 
 
 def _peek(path: Path) -> bytes | None:
@@ -260,17 +255,14 @@ def _peek(path: Path) -> bytes | None:
 
 
 def _restore(
-    path: Path, temporary: Path, tmp_dir: Path, placed: bytes | None, lost: list[displaced.Displaced], *, is_first: bool
-) -> bool:
-    """Put what came out back under a name that has gone; tell whether it stands there."""
+    path: Path, temporary: Path, tmp_dir: Path, base: bytes, lost: list[displaced.Displaced], *, is_first: bool
+) -> None:
+    """Put what came out back under a name that has gone."""
     if is_first:
         temporary.unlink(missing_ok=True)
-        return False
-    if swap.move_new(temporary, path):
-        return True
-    # The newest save has its name already; this one was saved before it.
-    lost.append(displaced.displace(path, temporary, tmp_dir, placed or b""))
-    return False
+    elif not swap.move_new(temporary, path):
+        # The newest save has its name already; this one was saved before it.
+        lost.append(displaced.keep_file(path, temporary, tmp_dir, base))
 
 
 def _rename_over(

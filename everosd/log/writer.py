@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
+import msgspec
 import structlog
 
 from everosd import clock as clocks
@@ -39,6 +40,20 @@ _MAX_PART = 99
 _N_IDLE_QUEUES = 1000
 """Files that nothing waits for and that something is remembered of."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class Unmerged(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody's save that is not in the log yet. It is on disk, and tried again."""
+
+    path: types.RelPath
+    """The file that it is meant for."""
+    kept_at: str
+    """Where it is, relative to the root; empty where only the file that it was saved into has it."""
+    reason: str
+    save: displaced.LateSave | None
+    """To be tried again at `due_s`; None: the watch finds it again."""
+    due_s: float
+    """Monotonic."""
 
 
 class Writer:
@@ -76,11 +91,16 @@ class Writer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._busy: set[types.RelPath] = set()
         self._late_task: asyncio.Task[None] | None = None
+        self._unmerged: dict[Path, Unmerged] = {}
         self._is_closed = self._is_closing = False
 
     def newest_stamp(self, path: types.RelPath) -> str:
         """Return the stamp of the last write of this process to a file; empty when there was none."""
         return self._rewriter.newest_stamp(path)
+
+    def unmerged(self) -> tuple[Unmerged, ...]:
+        """Return the saves of people that could not be brought into the log so far; cheap."""
+        return tuple(self._unmerged.values())
 
     # -- what callers ask for --------------------------------------------------------------------------------------
 
@@ -326,36 +346,64 @@ class Writer:
     # -- saves into displaced files --------------------------------------------------------------------------------
 
     def _watch_displaced(self) -> None:
-        if len(self._watch) and (self._late_task is None or self._late_task.done()) and not self._is_closed:
+        is_idle = self._late_task is None or self._late_task.done()
+        if (len(self._watch) or self._unmerged) and is_idle and not self._is_closed:
             loop = asyncio.get_running_loop()
             self._late_task = loop.create_task(self._look_after_displaced(), name="log-displaced")
 
     async def _look_after_displaced(self) -> None:
-        while len(self._watch) and not self._is_closing:
+        while (len(self._watch) or self._unmerged) and not self._is_closing:
             await self._clock.sleep(_LATE_PAUSE_S)
             try:
                 saves = await self._context.in_thread(self._watch.late_saves)
             except OSError as error:
                 log.warning("displaced_files_unreadable", error=str(error))
                 continue
-            for save in saves:
+            now_s = self._clock.monotonic_s()
+            again = [each.save for each in self._unmerged.values() if each.save is not None and each.due_s <= now_s]
+            for save in (*again, *saves):
                 await self._take_up(save)
 
     async def _take_up(self, save: displaced.LateSave) -> None:
-        """Bring a late save into the log; where that fails it is kept as a file."""
-
-        def relative() -> types.RelPath:
-            root = os.path.realpath(self.layout.root)
-            return types.RelPath(Path(os.path.realpath(save.path)).relative_to(root).as_posix())
-
+        """Bring a late save into the log; where that fails it stays on disk, is reported, and tried again."""
         # Until it is in the log it is kept as a file, which the next start takes up if this one does not get to it.
-        kept = await self._context.in_thread(lambda: displaced.keep(save, self._context.tmp))
+        kept = save.kept_at
         try:
-            path = await self._context.in_thread(relative)
+            kept = await self._context.in_thread(lambda: displaced.keep(save, self._context.tmp))
+        except (OSError, errors.WriteRefused) as error:
+            log.debug("late_save_not_kept", path=str(save.path), reason=str(error))
+        try:
+            path = await self._context.in_thread(lambda: self._relative(save.path))
             await self._ask(path, job.Late(save=save))
-        except Exception as error:
-            # Whatever went wrong, this is a person's text.
-            log.exception("late_save_kept_aside", path=str(save.path), kept=str(kept), reason=str(error))
+        except Exception as error:  # noqa: BLE001 - whatever went wrong, this is a person's text
+            self._try_again(save, kept, error)
         else:
-            await self._context.in_thread(lambda: displaced.discard(kept))
+            if kept is not None:
+                await self._context.in_thread(lambda: displaced.discard(kept))
+            self._unmerged.pop(_key(save, save.kept_at), None)
             log.info("late_save_taken_up", path=path)
+
+    def _try_again(self, save: displaced.LateSave, kept: Path | None, error: Exception) -> None:
+        key = _key(save, kept)
+        is_known = key in self._unmerged or self._unmerged.pop(_key(save, save.kept_at), None) is not None
+        # Without a copy of its own the file that it was saved into is the only one, and must not be let go.
+        is_watched = kept is None and self._watch.give_back(save)
+        root = self.layout.root
+        self._unmerged[key] = Unmerged(
+            path=types.RelPath(os.path.relpath(save.path, root)),
+            kept_at="" if kept is None else os.path.relpath(kept, root),
+            reason=str(error),
+            save=None if is_watched else msgspec.structs.replace(save, kept_at=kept),
+            due_s=self._clock.monotonic_s() + displaced.RETRY_S,
+        )
+        if not is_known:
+            log.error("late_save_waits", path=str(save.path), kept=str(kept or ""), reason=str(error))
+
+    def _relative(self, path: Path) -> types.RelPath:
+        root = os.path.realpath(self.layout.root)
+        return types.RelPath(Path(os.path.realpath(path)).relative_to(root).as_posix())
+
+
+def _key(save: displaced.LateSave, kept: Path | None) -> Path:
+    """Return what a save that waits is known by: its copy, else the file that it is for."""
+    return save.path if kept is None else kept

@@ -171,6 +171,96 @@ def test_C02_a_save_made_on_what_stood_there_for_a_moment_does_not_cost_the_one_
     assert [(SAVED, OLD)] == [(save.data, save.base) for save in watch.late_saves(is_final=True)]
 
 
+def test_O10_no_save_loses_its_name_on_a_full_disk(small_disk: Path) -> None:
+    """Two saves around an exchange while the disk fills up: neither can be copied, and both stay where they are."""
+    day = small_disk / "episode-2026-03-02.md"
+    day.write_bytes(OLD)
+    steps.age(day)
+    seen: list[str] = []
+
+    def step(name: str) -> None:
+        seen.append(name)
+        if name == "ready":
+            by_rename(day, SAVED)
+        if seen == ["opened", "written", "ready", "exchanged"]:
+            by_rename(day, NEW + b"made on ours\n")
+            fill(small_disk / "filler")
+
+    outcome = put(day, step=step)
+    assert isinstance(outcome, exchange.Changed)
+    assert day.read_bytes() == SAVED
+    watch = displaced.Watch(time.monotonic)
+    for each in outcome.displaced:
+        watch.add(each)
+    assert [(NEW + b"made on ours\n", OLD)] == [(each.data, each.base) for each in watch.late_saves(is_final=True)]
+    late = displaced.recover(small_disk, small_disk / ".tmp", displaced.Watch())
+    assert [(day, NEW + b"made on ours\n")] == [(each.path, each.data) for each in late]
+
+
+def test_C02_a_superseded_save_is_on_disk_before_it_loses_its_name(day: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """File and folder of its copy are synced before the names are exchanged once more."""
+    kept: list[str] = []
+    sync = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        kept.append(path.suffix or path.name)
+        sync(descriptor)
+
+    def step(name: str) -> None:
+        kept.append(name)
+        if name == "ready":
+            by_rename(day, SAVED)
+        if name == "exchanged":
+            by_rename(day, day.read_bytes() + b"made on ours\n")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    put(day, step=step)
+    kept = [each for each in kept if each in ("exchanged", "put_back", ".origin", ".part", ".tmp")]
+    assert ["exchanged", "put_back", ".origin", ".part", ".tmp", "put_back"] == kept
+
+
+def test_C04_half_a_copy_of_a_save_is_not_taken_for_a_save(day: Path) -> None:
+    """The daemon dies while it copies a save: what it had written of it is deleted, the source is still there."""
+    tmp = day.parent / ".tmp"
+    pid = os.fork()
+    if pid == 0:
+        os.fsync = lambda _: os.kill(os.getpid(), 9) if any(tmp.glob("*.part")) else None  # type: ignore[assignment]
+        displaced.keep(displaced.LateSave(path=day, data=SAVED, base=OLD), tmp)
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert any(tmp.glob("*.part"))
+    assert displaced.recover(day.parent, tmp, displaced.Watch()) == ()
+    assert not any(tmp.glob("*.part"))
+
+
+def test_C02_a_save_that_could_not_be_kept_is_found_again(day: Path) -> None:
+    """It is handed out once more, and the only file that has it stays."""
+    moment = Time()
+    watch = displaced.Watch(moment)
+    watch.add(displaced.keep_save(day, SAVED, day.parent / ".tmp", OLD))
+    watch.late_saves()
+    moment.now_s += 0.3
+    (save,) = watch.late_saves()
+    assert watch.give_back(save)
+    moment.now_s += 1
+    assert watch.late_saves() == ()
+    moment.now_s += displaced.RETRY_S
+    assert watch.late_saves() == (save,)
+    moment.now_s += displaced.KEEP_S + 1
+    assert watch.late_saves() == ()
+    assert not watch.give_back(save)
+
+
+def test_a_save_of_unknown_origin_is_not_thrown_away(day: Path) -> None:
+    """Somebody saved into a displaced file whose name was not written down: nobody else has that text."""
+    tmp = day.parent / ".tmp"
+    kept = displaced.keep_save(day, SAVED, tmp, OLD).now_at
+    displaced.origin_of(kept).unlink()
+    displaced.recover(day.parent, tmp, displaced.Watch())
+    assert kept.read_bytes() == SAVED
+
+
 def test_C02_file_deleted_while_a_save_is_put_back_keeps_the_save(day: Path) -> None:
     """A save came out of the exchange and its name was deleted then: the save gets the name back."""
     seen: list[str] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import errno
 import os
 import re
 import zoneinfo
@@ -15,7 +16,7 @@ import pytest
 
 from everosd import clock as clocks
 from everosd import errors, types
-from everosd.log import entry, file, heal, layout, parse, writer
+from everosd.log import displaced, entry, file, heal, layout, parse, writer
 from tests import memory_journal, steps
 
 UTC = zoneinfo.ZoneInfo("UTC")
@@ -422,6 +423,41 @@ async def test_C02_in_place_editor_that_saves_into_the_displaced_file(node: Node
     os.close(editor[0])
     await until_there(node, "mine")
     assert node.subjects() == ["one", "two"]
+
+
+async def test_O10_a_late_save_on_a_full_disk_is_told_and_taken_up_later(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a copy nor a new version can be written: the save stays where it is until there is room again."""
+
+    def full(*_: object) -> Path:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    def step(name: str) -> None:
+        if name == "opened":
+            full()
+
+    await node.append("flat")
+    steps.age(node.path())
+    base = node.path().read_bytes()
+    mine = base.replace(b"flat at length", b"flat with a view")
+    kept = await asyncio.to_thread(displaced.keep_save, node.path(), mine, node.root / ".tmp", base)
+    node.writer._watch.add(kept)
+    monkeypatch.setattr(displaced, "RETRY_S", 0.3)
+    with monkeypatch.context() as disk:
+        disk.setattr(displaced, "keep", full)
+        node.step = step
+        node.writer._watch_displaced()
+        async with asyncio.timeout(5):
+            while not node.writer.unmerged():  # noqa: ASYNC110 - found out by a loop of its own
+                await asyncio.sleep(0.02)
+        assert [(PATH, "")] == [(each.path, each.kept_at) for each in node.writer.unmerged()]
+        assert "no space" in node.writer.unmerged()[0].reason
+        node.step = file.no_step
+    await until_there(node, "flat with a view")
+    async with asyncio.timeout(5):
+        while node.writer.unmerged():  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0.02)
 
 
 async def test_late_save_and_later_changes_are_both_kept(node: Node) -> None:
