@@ -29,6 +29,7 @@ _FOOTER_MAGIC = 1337  # last four bytes of Tantivy's files (tantivy 0.27, direct
 _FOOTER_ENDS = 8  # length of the footer's JSON and the magic, four bytes each
 _CHUNK_BYTES = 1 << 20
 _SUFFIXES = ("term", "idx", "pos", "store", "fast", "fieldnorm")
+_SEGMENT_FILE = re.compile(r"[0-9a-f]{32}\.(" + "|".join(_SUFFIXES) + r"|temp|\d+\.del)|\.tmp\w+")
 # How Tantivy's errors name the system's: as `… (os error 13)` or as `IoError { … Os { code: 13, … } … }`.
 _REFUSED = re.compile(r"\(os error \d+\)|\bIoError\b|\bOs \{ code: \d+|\bIO error\b|LockFailure")
 # A file of the index was deleted under it: damage, not a disk that refuses.
@@ -89,10 +90,7 @@ def write_version(folder: Path, known: int) -> None:
 def _check_files(folder: Path, *, is_begun: bool) -> int:
     """Return the number of segments of a part whose files are whole."""
     try:
-        meta = json.loads((folder / "meta.json").read_bytes())
-        segments = [(segment["segment_id"].replace("-", ""), segment["deletes"]) for segment in meta["segments"]]
-        names = [f"{stem}.{suffix}" for stem, _ in segments for suffix in _SUFFIXES]
-        names += [f"{stem}.{deletes['opstamp']}.del" for stem, deletes in segments if deletes]
+        n_segments, names = _named(folder)
     except FileNotFoundError:
         if is_begun or (folder.is_dir() and any(folder.iterdir())):
             raise errors.DerivedIndexError(NAME, f"{folder.name}/meta.json is missing") from None
@@ -102,7 +100,30 @@ def _check_files(folder: Path, *, is_begun: bool) -> int:
     for name in names:
         if not _is_whole(folder / name):
             raise errors.DerivedIndexError(NAME, f"{folder.name}/{name} is missing or damaged")
-    return len(segments)
+    return n_segments
+
+
+def _named(folder: Path) -> tuple[int, list[str]]:
+    """Return how many segments `meta.json` names, and their files."""
+    meta = json.loads((folder / "meta.json").read_bytes())
+    segments = [(segment["segment_id"].replace("-", ""), segment["deletes"]) for segment in meta["segments"]]
+    names = [f"{stem}.{suffix}" for stem, _ in segments for suffix in _SUFFIXES]
+    names += [f"{stem}.{deletes['opstamp']}.del" for stem, deletes in segments if deletes]
+    return len(segments), names
+
+
+def sweep(folder: Path) -> None:
+    """Remove what a commit that was cut off has left in a part: files that `meta.json` does not name.
+
+    The same commit would write files of the same names again, and Tantivy refuses to, each time.
+    """
+    if not folder.is_dir():
+        return
+    named = set(_named(folder)[1]) if (folder / "meta.json").exists() else set()
+    for path in folder.iterdir():
+        if _SEGMENT_FILE.fullmatch(path.name) and path.name not in named:
+            with contextlib.suppress(OSError):  # of a disk that refuses nothing is written over either
+                path.unlink()
 
 
 def _is_whole(path: Path) -> bool:

@@ -44,6 +44,8 @@ class TextIndex:
         with intact.translated():
             self.is_new = not intact.check(folder, SCHEMA_VERSION, (long, short))
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for part in (long, short):
+                intact.sweep(part)
             self._long, self._short = shelf.Shelf(long), shelf.Shelf(short)
 
     def write(self, documents: Iterable[contract.Document], removed: Iterable[types.EntryKey]) -> None:

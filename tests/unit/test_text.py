@@ -239,6 +239,25 @@ def test_X08_what_was_not_committed_is_written_again_without_doubling(tmp_path: 
     assert [] == found(again, "old")
 
 
+def test_X05_a_commit_that_was_killed_halfway_can_be_made_again(tmp_path: Path) -> None:
+    """Its files are there and nothing names them: the next start makes the same commit, and removes what it left."""
+    filled(tmp_path / "t", *(document(key, "walnut") for key in range(1, 30))).close()
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    changed = [document(key, "cherry") for key in range(1, 20)]
+    filled(tmp_path / "t", *changed).close()
+    for path, content in before.items():
+        if path.name == "meta.json" or not path.exists():
+            path.write_bytes(content)
+    index, is_new = text.open_or_set_aside(tmp_path / "t")
+    assert (False, 29) == (is_new, len(found(index, "walnut", 100)))
+    left = {path.name for path in (tmp_path / "t").rglob("*") if path.suffix in (".del", ".store")}
+    assert left == {path.name for path in before if path.suffix in (".del", ".store")}
+    index.write(changed, [])
+    index.commit()
+    assert (10, 19) == (len(found(index, "walnut", 100)), len(found(index, "cherry", 100)))
+    index.close()
+
+
 def test_X06_lock_files_left_behind_never_block(tmp_path: Path) -> None:
     """Tantivy's locks are taken with flock: an empty file that someone left is no lock."""
     index = filled(tmp_path / "text", document(1, "word"))
