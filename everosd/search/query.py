@@ -235,39 +235,38 @@ class Search:
     async def _by_vector(self, question: str, aim: look.Aim, lacks: list[str]) -> look.Ranking:
         if not self._texts.index.count() and not self._texts.lack():
             return look.Ranking()  # a fresh root: no model needs to be asked, and none to be there
-        vectors, queries = self._meaning()
-        index = vectors.index
-        near = look.Nearness(index, await queries.vector(question))
-        lacks.append(vectors.lack())
-        return await self._in_thread(lambda: look.rank(aim, None, look.find(near, aim, is_alone=True)))
+        vector = await self._vector(question, None)
+        lacks.append(self._vectors.lack() if self._vectors else "")
+        return await self._in_vectors(vector, lambda near: look.rank(aim, None, look.find(near, aim, is_alone=True)))
 
     async def _by_both(self, question: str, aim: look.Aim, lacks: list[str]) -> look.Ranking:
         """Ask the text index while the vector of the query is on its way; without it, answer by words alone."""
         lacks.append(self._texts.lack())
         words = look.Words(self._texts.index, aim.terms)
-        found, near = await asyncio.gather(
+        found, vector = await asyncio.gather(
             self._in_thread(lambda: look.find(words, aim, is_alone=False)),
-            self._nearness(question),
+            self._vector(question, self.query_timeout_s),
             return_exceptions=True,
         )
         if isinstance(found, BaseException):
             raise found
-        if isinstance(near, BaseException):
-            return await self._without(near, found, aim, lacks)
+        if isinstance(vector, BaseException):
+            return await self._without(vector, found, aim, lacks)
         lack = "" if self._vectors is None else self._vectors.lack()
         try:
-            ranking = await self._in_thread(
-                lambda: look.rank(aim, found, look.find(near, aim, is_alone=False), nests_facts=True)
+            ranking = await self._in_vectors(
+                vector, lambda near: look.rank(aim, found, look.find(near, aim, is_alone=False), nests_facts=True)
             )
         except _LACKING as error:
             return await self._without(error, found, aim, lacks)
         lacks.append(lack)
         return ranking
 
-    async def _nearness(self, question: str) -> look.Nearness:
+    async def _vector(self, question: str, patience_s: float | None) -> embed.Vectors:
+        """Return the vector of the query; nobody is asked where there is no index to look into."""
         vectors, queries = self._meaning()
-        index = vectors.index
-        return look.Nearness(index, await queries.vector(question, patience_s=self.query_timeout_s))
+        _ = vectors.index
+        return await queries.vector(question, patience_s=patience_s)
 
     async def _without(self, error: BaseException, words: look.Found, aim: look.Aim, lacks: list[str]) -> look.Ranking:
         """Answer by words alone and say why; an error that has nothing to do with vectors goes on."""
@@ -286,13 +285,33 @@ class Search:
     async def _in_thread(self, job: Callable[[], T]) -> T:
         """Look in the indexes; one that fails is looked at."""
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, job)
+            return await self._run(job)
         except (errors.DerivedIndexError, errors.IndexUnavailable) as error:
-            if _is_of_texts(error):
-                self._texts.suspect()
-            elif self._vectors is not None:
-                self._vectors.suspect()
+            self._suspect(error)
             raise
+
+    async def _in_vectors(self, query: embed.Vectors, job: Callable[[look.Nearness], T]) -> T:
+        """Look in the vector index, anew where another one has taken its place meanwhile: the old one is closed then."""
+        vectors, _ = self._meaning()
+        index = vectors.index
+        while True:
+            near = look.Nearness(index, query)
+            try:
+                return await self._run(lambda near=near: job(near))  # type: ignore[misc]
+            except (errors.DerivedIndexError, errors.IndexUnavailable) as error:
+                before, index = index, vectors.index
+                if index is before or _is_of_texts(error):
+                    self._suspect(error)
+                    raise
+
+    async def _run(self, job: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, job)
+
+    def _suspect(self, error: errors.DerivedIndexError | errors.IndexUnavailable) -> None:
+        if _is_of_texts(error):
+            self._texts.suspect()
+        elif self._vectors is not None:
+            self._vectors.suspect()
 
     async def _read(self, query: Query, aim: look.Aim, found: look.Ranking) -> list[Hit]:
         """Read what was found; what the ledger has changed since the index saw it is judged by the ledger."""
