@@ -529,3 +529,25 @@ async def test_near_facts_beyond_the_nearest_hundred_do_not_matter_for_order(
     best = store.entry("gull net", kind="atomic_fact", parent_id=other.entry_id)
     await add_both(store, vectors, entry, other, *facts, best)
     assert [other.key, entry.key] == (await found(both, "gull net", method="hybrid"))[:2]
+
+
+@pytest.mark.parametrize("method", ["hybrid", "vector"])
+@pytest.mark.parametrize("n_looks", [1, 2])
+async def test_X16_an_index_that_takes_over_during_a_search_answers_it(
+    store: memory_rows.MemoryStore,
+    vectors: memory_vectors.MemoryVectors,
+    monkeypatch: pytest.MonkeyPatch,
+    method: query.Method,
+    n_looks: int,
+) -> None:
+    """A rebuild ends while the query is embedded, or just after: no error, nothing is lacking, nothing is suspected."""
+    await add_both(store, vectors, store.entry("word"))
+    old = vectors.index
+    await asyncio.to_thread(old.close)
+    fresh = await asyncio.to_thread(vector.VectorIndex, old.folder)
+    given = iter([old] * n_looks)
+    monkeypatch.delattr(vectors, "index")
+    monkeypatch.setattr(memory_vectors.MemoryVectors, "index", property(lambda _: next(given, fresh)), raising=False)
+    answer = await query.Search(store.rows, store, StoppedClock(), vectors, vectors).run(asked("word", method))
+    assert ([1], ()) == ([hit.row.key for hit in answer.episodes], answer.degraded)
+    assert (0, 0) == (store.n_suspected, vectors.n_suspected)
