@@ -26,6 +26,9 @@ from everosd.watch import scan, settle
 
 T = TypeVar("T")
 
+BULK = 64
+"""More files than this at once are a start, a restore, a rebuild: vectors wait until keyword search has them."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -84,6 +87,9 @@ class Cascade:
         self._scan = scan.Scan()
         self._scanned_s = time.monotonic_s()
         self._scanning = asyncio.Lock()
+        for projection in self.projections:
+            if not projection.is_prompt:
+                projection.gives_way = self._is_catching_up
 
     # -- life ------------------------------------------------------------------------------------------------------
 
@@ -258,6 +264,10 @@ class Cascade:
 
     def _prompt(self) -> list[project.Projection[contract.Index]]:
         return [projection for projection in self.projections if projection.is_prompt]
+
+    def _is_catching_up(self) -> bool:
+        """Return whether many files are on their way to keyword search, or anything that was read is."""
+        return len(self._dirty) > BULK or not all(projection.is_caught_up() for projection in self._prompt())
 
     def n_waiting(self) -> int:
         """Return how many paths are queued or in work, absences that wait for certainty not counted."""

@@ -204,6 +204,7 @@ class Embedding:
         embedder, index = self._embedder, self.index
         if embedder is None:
             return None
+        await self._projection.give_way()
         space = await self._space(embedder, index)
         entries = await self._read(await self._owed(index))
         if not entries:

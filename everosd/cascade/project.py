@@ -34,6 +34,9 @@ SHOWN = 64
 """Up to this many changes are shown before they are durable: a commit to the disk takes 15 ms at best, and as long as
 the disk likes at worst, while a person's edit should be found at once."""
 
+HELD_S, LOOK_S = 5.0, 0.02
+"""How long one batch lets more urgent work go first at most, and how often it looks whether that is done."""
+
 RETRY_S = (0.5, 1.0, 2.0, 5.0, 15.0, 30.0)
 """Waits between attempts while an index cannot be written (read-only, full disk)."""
 
@@ -71,6 +74,8 @@ class Projection(Generic[I]):
         """Called on the event loop after each batch, and when `run` has opened the index or opened it anew."""
         self.before_swap: Callable[[I], Awaitable[None]] = _at_once
         """Awaited before a replacement takes over: it may still lack something that the index it replaces has."""
+        self.gives_way: Callable[[], bool] = _never
+        """Asked before each batch: whether something more urgent has need of the processor."""
         self._folder = folder
         self._opener = opener
         self._database = database
@@ -185,8 +190,10 @@ class Projection(Generic[I]):
                 elif self._is_suspect:
                     await self.in_thread(self._reopen)
                     self.on_commit()
+                await self.give_way()
                 while await self._step():
                     n_failures, self._error = 0, ""
+                    await self.give_way()
                 self._error = ""
                 await self._wake.wait()
             except db.DamagedStoreError:
@@ -200,6 +207,12 @@ class Projection(Generic[I]):
                 self._error = str(error)
                 self._is_suspect = isinstance(error, errors.DerivedIndexError | errors.IndexUnavailable)
                 await self._clock.sleep(wait_s)
+
+    async def give_way(self) -> None:
+        """Let what is more urgent go first, for a while."""
+        until_s = self._clock.monotonic_s() + HELD_S
+        while self.gives_way() and self._clock.monotonic_s() < until_s:
+            await self._clock.sleep(LOOK_S)
 
     def _reopen(self) -> None:
         """Drop what was half written and open anew, which sets a damaged index aside; until then the old one answers.
@@ -387,3 +400,8 @@ def document(found: row.EntryRow) -> contract.Document:
         memory_type=found.memory_type,
         memory_path=found.memory_path,
     )
+
+
+def _never() -> bool:
+    """Give way to nobody."""
+    return False

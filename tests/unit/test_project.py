@@ -134,3 +134,18 @@ async def test_what_waits_for_an_index_that_opens_late_is_told(root: Path) -> No
             await late.close()
             assert n_documents == told[0]
             told.clear()
+
+
+async def test_what_gives_way_waits_and_not_for_ever(root: Path) -> None:
+    """Keyword search is catching up and never done: the other index is filled all the same, some seconds later."""
+    await three_days(root)
+    settings = await asyncio.to_thread(config.load, root, {})
+    async with daemon.open_parts(settings, fast_clock.FastClock()) as node:
+        late = project.Projection("late", root / ".index" / "late", text.open_or_set_aside, node.database, node.clock)
+        late.gives_way = lambda: True
+        began_s = node.clock.monotonic_s()
+        running = asyncio.create_task(late.run())
+        await unit.until(lambda: late.is_open and late.index.count() == 3)
+        assert node.clock.monotonic_s() - began_s >= project.HELD_S
+        running.cancel()
+        await late.close()
