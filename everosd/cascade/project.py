@@ -83,6 +83,7 @@ class Projection(Generic[I]):
         self._executor = concurrent.futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"index-{name}")
         self._connection: sqlite3.Connection | None = None
         self._wake = asyncio.Event()
+        self._beginning = asyncio.Lock()
         self._index: I | None = None
         self._at = checkpoint.Checkpoint(name=name, generation=1, lsn=0, cursor=0)
         self._next: tuple[I, checkpoint.Checkpoint] | None = None
@@ -103,6 +104,10 @@ class Projection(Generic[I]):
         if self._index is None:
             raise errors.DerivedIndexError(self.name, "not open yet")
         return self._index
+
+    def holds(self, index: I) -> bool:
+        """Return whether this is the index that answers, or its replacement; any other one is closed."""
+        return index is self._index or (self._next is not None and index is self._next[0])
 
     async def open(self) -> None:
         """Open the index, or make it anew where it is missing or damaged; afterwards searches are answered."""
@@ -286,9 +291,13 @@ class Projection(Generic[I]):
 
     def _follow(self, at: checkpoint.Checkpoint) -> _Batch | None:
         assert self._connection is not None  # noqa: S101  # opened first
+        newest = self._ledger_lsn()  # read first: what is written meanwhile is among the events
         events = self._connection.execute(
             "SELECT lsn, key FROM events WHERE lsn > ? ORDER BY lsn LIMIT ?", (at.lsn, BATCH)
         ).fetchall()
+        if not events and newest > at.lsn:
+            # Dropped before this index had a checkpoint to hold them back: it was filled from the entries after that.
+            return _Batch(documents=(), removed=(), position=msgspec.structs.replace(at, lsn=newest), is_last=True)
         if not events:
             return None
         keys = list(dict.fromkeys(key for _, key in events))
@@ -308,14 +317,15 @@ class Projection(Generic[I]):
 
     async def rebuild(self) -> None:
         """Begin to fill a new generation beside the one that answers; `run` does the work, also after a restart."""
-        if self._next is not None:
-            return
-        await self.open()
-        index, at = await self._begin()
-        await self._save(at)
-        self._next = (index, at)
-        self._progressed_s = self._clock.monotonic_s()
-        self._wake.set()
+        async with self._beginning:
+            await self.open()
+            if self._next is not None:  # begun by an earlier run, which only opening tells, or by another call
+                return
+            index, at = await self._begin()
+            await self._save(at)
+            self._next = (index, at)
+            self._progressed_s = self._clock.monotonic_s()
+            self._wake.set()
 
     async def _begin(self) -> tuple[I, checkpoint.Checkpoint]:
         def begin() -> tuple[I, checkpoint.Checkpoint]:

@@ -149,3 +149,20 @@ async def test_what_gives_way_waits_and_not_for_ever(root: Path) -> None:
         assert node.clock.monotonic_s() - began_s >= project.HELD_S
         running.cancel()
         await late.close()
+
+
+async def test_an_index_that_opens_beside_the_others_comes_up_with_them(root: Path) -> None:
+    """What the others had passed before it began to hold events back came with the first filling: it is not behind."""
+    await three_days(root)
+    async with unit.opened(root) as node:
+        folder = root / ".index" / "late"
+        late = project.Projection("late", folder, text.open_or_set_aside, node.database, node.clock, is_prompt=False)
+        await late.open()
+        unit.file(root, day="2026-03-04").write_text(unit.entry(1, "hazel", "20260304"))
+        await unit.caught_up(node)
+        running = asyncio.create_task(late.run(), name="late")
+        late.wake(node.cascade.status().lsn)
+        await unit.until(lambda: not late.is_behind())
+        running.cancel()
+        assert 4 == late.index.count()
+        await late.close()
