@@ -131,7 +131,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     similarity: float | None
     """Cosine of the nearest piece, in [0, 1]; None where vectors were not asked, or the entry has none yet."""
     own: float
-    """What both make: their root mean square; one of them where the other was not asked."""
+    """What both make: their weighted root mean square; one of them where the other was not asked."""
     lift: float
     fact: ExplainedFact | None
     """The best of its facts; None: none matched."""

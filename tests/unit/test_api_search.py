@@ -12,6 +12,7 @@ import pytest
 
 from everosd import errors
 from everosd.cascade import project
+from everosd.search import fuse
 from tests import memory_vectors
 
 if TYPE_CHECKING:
@@ -80,9 +81,15 @@ async def test_a_score_is_explained_when_asked(
         first = (await answer_of(door, method, explain=True)).json()["data"]["episodes"][0]
 
     why = first["explain"]
-    parts = [part for part in (why["keyword"], why["similarity"]) if part is not None]
-    assert {"keyword": 1, "vector": 1, "hybrid": 2}[method] == len(parts)
-    assert (sum(part**2 for part in parts) / len(parts)) ** 0.5 == pytest.approx(why["own"])
+    both = why["keyword"], why["similarity"]
+    assert {"keyword": (False, True), "vector": (True, False), "hybrid": (False, False)}[method] == tuple(
+        part is None for part in both
+    )
+    parts = [
+        (weight, part) for weight, part in zip((fuse.WORDS, 1 - fuse.WORDS), both, strict=True) if part is not None
+    ]
+    mean = sum(weight * part**2 for weight, part in parts) / sum(weight for weight, _ in parts)
+    assert mean**0.5 == pytest.approx(why["own"])
     assert why["own"] + (1 - why["own"]) * why["lift"] * why["fact"]["score"] == pytest.approx(first["score"])
     assert "mara_af_20260302_00000001" == why["fact"]["id"]
     assert "Mara's dog is called Bilbo." == why["fact"]["content"]

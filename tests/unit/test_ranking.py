@@ -80,7 +80,7 @@ class Meaning(memory_vectors.MemoryVectors):
         """Index documents with the vectors of their pieces."""
         done = []
         for one in documents:
-            vectors = await self.model.passages(piece.pieces(one.title, one.body, 250))
+            vectors = await self.model.passages(piece.pieces(one.title, one.body, 512))
             done.append(vector.Embedded(key=one.key, digest=contract.text_digest(one), vectors=np.asarray(vectors)))
         await asyncio.to_thread(self.add_documents, documents, has_vectors=False)
         await asyncio.to_thread(self.index.put, done)
