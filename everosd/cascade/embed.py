@@ -72,6 +72,13 @@ class _Setback(msgspec.Struct, frozen=True, kw_only=True):
     is_refused: bool
 
 
+class _ReplacedError(errors.EverosdError):
+    """Another index has taken the place of the one that was worked on."""
+
+    def __init__(self) -> None:
+        super().__init__("the vector index was replaced")
+
+
 class Embedding:
     """Brings the vectors of a projection up to date. Lives on the event loop."""
 
@@ -155,6 +162,8 @@ class Embedding:
             self._wake.clear()
             try:
                 wait_s = await self._step() if self._projection.is_open else None
+            except _ReplacedError:
+                wait_s = 0  # the vectors that have come meanwhile are in the cache
             except (errors.EverosdError, OSError, ValueError, sqlite3.Error) as error:
                 wait_s = await self._failed(error)
             if wait_s != 0:
@@ -239,7 +248,7 @@ class Embedding:
         return space
 
     async def _enter(self, index: vector.VectorIndex, space: types.Space) -> None:
-        n_owed = await self._in_index(lambda: index.use(space))
+        n_owed = await self._in_index(index, lambda: index.use(space))
         log.info("embedding_space", model=space.model, dim=space.dim, owed=n_owed)
         self._in_force = (index, space)
         self.on_space()
@@ -247,7 +256,7 @@ class Embedding:
     async def _owed(self, index: vector.VectorIndex) -> list[vector.Owed]:
         """Return what to embed next, without what failed and has to wait."""
         now_s = self._clock.monotonic_s()
-        found = await self._in_index(lambda: index.owed(ROUND + len(self._setbacks)))
+        found = await self._in_index(index, lambda: index.owed(ROUND + len(self._setbacks)))
         return [one for one in found if not self._is_set_back(one, now_s)][:ROUND]
 
     def _is_set_back(self, owed: vector.Owed, now_s: float) -> bool:
@@ -268,7 +277,7 @@ class Embedding:
         done = now.complete()
         if not done:
             return 0
-        await self._in_index(lambda: index.put(done, now.space))
+        await self._in_index(index, lambda: index.put(done, now.space))
         for entry in done:
             self._setbacks.pop(entry.key, None)
         self._progressed_s = self._clock.monotonic_s()
@@ -314,18 +323,29 @@ class Embedding:
         now_s = self._clock.monotonic_s()
         return min((max(0.01, one.due_s - now_s) for one in self._setbacks.values()), default=None)
 
-    async def _in_index(self, job: Callable[[], T]) -> T:
-        return await self._projection.in_thread(job)
+    async def _in_index(self, index: vector.VectorIndex, job: Callable[[], T]) -> T:
+        """Do something with an index on its own thread.
+
+        Raises:
+            _ReplacedError: it was replaced by another one: it is closed by now, or about to be.
+        """
+
+        def checked() -> T:
+            if not self._projection.holds(index):
+                raise _ReplacedError
+            return job()
+
+        return await self._projection.in_thread(checked)
 
     async def fill_from_cache(self, index: vector.VectorIndex) -> None:
         """Give an index that is about to take over the vectors that are there already; no model is asked."""
         if self._in_force is None:
             return
         space = self._in_force[1]
-        await self._in_index(lambda: index.use(space))
+        await self._in_index(index, lambda: index.use(space))
         lacking: set[types.EntryKey] = set()
         n_barren = 0
-        while n_barren < MAX_BARREN and (owed := await self._in_index(lambda: index.owed(ROUND, lacking))):
+        while n_barren < MAX_BARREN and (owed := await self._in_index(index, lambda: index.owed(ROUND, lacking))):
             entries = await self._read(owed)
             now = turn.Turn(space, entries, self._store, self._pace)
             await now.take_from_cache()
