@@ -260,7 +260,7 @@ async def test_a_stop_keeps_the_answers_that_are_on_their_way(root: Path, stub: 
     stub.delay_s = 0.5
     write(root)
     async with opened(root, stub):
-        await unit.until(lambda: stub.n_under_way > 0)
+        await unit.until(lambda: "probe" in stub.texts and stub.n_under_way > 0)
     stub.delay_s = 0
     async with opened(root, stub) as node:
         await embedded(node, 3)
