@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.util
 import shutil
 import sys
 import tempfile
@@ -12,7 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from bench import baseline, daemon, meaning, measure, roots, table
+from bench import baseline, daemon, meaning, measure, retrieval, roots, table
 from bench.table import Figure
 
 PARTS = ("baseline", "start", "roots", "large", "locomo", "meaning", "slow", "builtin", "recall", "retrieval")
@@ -41,6 +40,7 @@ def parts(folder: Path, chosen: list[str], sizes: list[int]) -> Iterator[Part]:
     if "builtin" in chosen:
         yield "built-in model", lambda: meaning.builtin(folder)
     if "recall" in chosen:
+        # Imported when asked for: it runs the index in this process, and NumPy with it.
         yield "recall", lambda: importlib.import_module("bench.recall").figures(folder / "recall", sizes)
     yield from _conversations(folder, chosen)
 
@@ -61,8 +61,8 @@ def _conversations(folder: Path, chosen: list[str]) -> Iterator[Part]:
         return
     if "locomo" in wanted and source is not None:
         yield "LoCoMo", lambda: measure.locomo(folder, source)
-    if "retrieval" in wanted and source is not None and importlib.util.find_spec("bench.retrieval") is not None:
-        yield "retrieval", lambda: importlib.import_module("bench.retrieval").measure(folder / "retrieval", source)
+    if "retrieval" in wanted and source is not None:
+        yield "retrieval", lambda: retrieval.measure(folder / "retrieval", source)
 
 
 def main() -> int:

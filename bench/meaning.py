@@ -47,7 +47,7 @@ def root_of(folder: Path, n_entries: int) -> Iterator[Figure]:
             yield from _searches(served, made, size)
             yield from _memory(served, root, f"{size}, searched", budget=150 if n_entries == 10_000 else None)
             if n_entries >= 100_000:
-                yield from _rebuild(client, root, made, size, model)
+                yield from _rebuild(served, root, made, size, model)
             else:
                 yield from _disturbed(served, root, made, size, model)
         yield from _restart(root, made, size, model)
@@ -299,10 +299,11 @@ def _first_touch(served: daemon.Daemon, made: roots.Made, size: str) -> Iterator
 
 
 def _rebuild(
-    client: daemon.Client, root: Path, made: roots.Made, size: str, model: provider.Provider
+    served: daemon.Daemon, root: Path, made: roots.Made, size: str, model: provider.Provider
 ) -> Iterator[Figure]:
     """Rebuild by the command with all vectors in the cache."""
-    before = model.counts()
+    client = served.client()
+    before, cpu = model.counts(), served.cpu_s()
     started = time.perf_counter()
     done = subprocess.run([daemon.installed(), "rebuild", "--root", root], capture_output=True, check=False)
     if done.returncode:
@@ -317,7 +318,7 @@ def _rebuild(
         value=took,
         unit="s",
         budget=60.0 if len(made.items) == 100_000 else None,
-        note=f"{n_users} users; {model.counts().n_texts - before.n_texts} texts asked for",
+        note=f"{n_users} users; {model.counts().n_texts - before.n_texts} texts asked for; {served.cpu_s() - cpu:.0f} s of CPU",
     )
 
 
