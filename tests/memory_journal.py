@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 from everosd import types
 from everosd.log import heal
 
@@ -15,6 +17,8 @@ class MemoryJournal:
         self.writes: dict[int, tuple[types.RelPath, heal.Write]] = {}
         self.is_landed: set[int] = set()
         self.on_record: dict[types.RelPath, heal.Known] = {}
+        self.rows: dict[types.RelPath, list[heal.Row]] = {}
+        self.elsewhere: set[tuple[types.RelPath, str]] = set()
         self._number = 0
 
     async def highest(self, owner: types.Owner, prefix: str, date: str) -> int:
@@ -42,6 +46,16 @@ class MemoryJournal:
             for number, (at, write) in self.writes.items()
             if at == path and number in self.is_landed and heal.is_older(stamp, write.stamp)
         ]
+
+    async def missing(self, path: types.RelPath, there: Collection[str]) -> list[heal.Row]:
+        """Return what a test has put into `rows`, behind the last that is there."""
+        rows = self.rows.get(path, [])
+        last = max((at for at, row in enumerate(rows) if row.id in there), default=-1)
+        return rows[last + 1 :]
+
+    async def moved(self, path: types.RelPath, entries: Mapping[str, str]) -> frozenset[str]:
+        """Return what a test has put into `elsewhere`."""
+        return frozenset(key for key in entries if (path, key) in self.elsewhere)
 
     async def known(self, path: types.RelPath) -> heal.Known | None:
         """Return what a test has put on record."""

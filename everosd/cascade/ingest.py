@@ -14,7 +14,7 @@ import structlog
 
 from everosd import clock, errors, types
 from everosd.cascade import grace, plan, problems, reading
-from everosd.log import heal, layout, writer
+from everosd.log import heal, kind, layout, writer
 from everosd.store import db, ledger, meta, numbering, state
 from everosd.watch import scan
 
@@ -63,6 +63,8 @@ class Ingest:
         self._on_stale_save = on_stale_save
         self._stamps: dict[types.RelPath, str] = {}
         self._as_meant: dict[types.RelPath, bytes] = {}
+        self._taken_out: dict[types.RelPath, frozenset[str]] = {}
+        """Rows that are gone from the end of a log and were meant to go."""
 
     async def load(self) -> None:
         """Take what the ledger holds; files read by other rules (version, time zone) are marked as stale."""
@@ -139,8 +141,14 @@ class Ingest:
         readings = {path: look for path, look in looks.items() if isinstance(look, reading.Reading)}
         for path in [path for path, read in readings.items() if self._is_stale_save(path, read)]:
             self._on_stale_save(path, readings.pop(path))
+        short = {path: readings.pop(path) for path in await self._short(readings)}
         if readings:
             await self._write(readings, began_us)
+        # Only now: what is missing from one file may have been moved to another one of this chunk.
+        for path in await self._short(short):
+            self._on_stale_save(path, short.pop(path))
+        if short:
+            await self._write(short, began_us)
         await self._remove_absent({path: look for path, look in looks.items() if isinstance(look, scan.Absent)})
 
     async def _touch(self, files: list[scan.DiskFile], began_us: int) -> None:
@@ -192,7 +200,7 @@ class Ingest:
 
     def _removable(self, path: types.RelPath, read: reading.Reading, now_s: float) -> Collection[grace.Identity] | None:
         """Return which missing entries of a file are gone for certain; None: whatever is missing."""
-        if read.found.error and not read.found.entries:
+        if not _is_legible(path, read):
             return ()  # bytes that say nothing (UTF-16, half a save) are no deletion, however long they stay
         if self.is_accepting:
             return None
@@ -206,8 +214,9 @@ class Ingest:
         found = read.found
         disk = scan.DiskFile(path=path, inode=found.inode, size=found.size, mtime_ns=found.mtime_ns)
         self._remember(disk, found.digest, len(found.entries) + len(outcome.withheld), began_us)
-        is_legible = found.entries or not found.error
-        self.grace.miss_entries(path, outcome.withheld if is_legible else (), now_s)
+        self.grace.miss_entries(path, outcome.withheld if _is_legible(path, read) else (), now_s)
+        if not outcome.withheld:
+            self._taken_out.pop(path, None)
         if not heal.is_older(found.stamp, self._stamps.get(path, "")):
             self._stamps[path] = found.stamp
         self.lsn = max(self.lsn, outcome.lsn)
@@ -222,16 +231,36 @@ class Ingest:
     def _is_stale_save(self, path: types.RelPath, read: reading.Reading) -> bool:
         """Return whether the file carries an older stamp than one that is known to have been on disk."""
         stamp = read.found.stamp
-        if not stamp or read.found.error or self._as_meant.get(path) == read.found.digest:
+        if not stamp or read.found.error or self._as_meant.get(path) == read.found.digest or _is_log(path):
             return False
         return any(
             heal.is_older(stamp, newest) for newest in (self._stamps.get(path, ""), self._pen.newest_stamp(path))
         )
 
+    async def _short(self, readings: Readings) -> list[types.RelPath]:
+        """Return the logs of machines from whose end rows are missing that nobody can have meant to take out."""
+        logs = {path: read.parsed for path, read in readings.items() if path in self.known and _is_log(path)}
+        if not logs or self.is_accepting:
+            return []
+
+        def job(connection: sqlite3.Connection) -> list[types.RelPath]:
+            short = []
+            for path, parsed in logs.items():
+                missing = meta.missing_rows(connection, path, {each.id for each in parsed.entries} | parsed.ids)
+                lost = {} if parsed.error is not None else heal.lost_rows(parsed, missing)
+                meant = self._taken_out.get(path, frozenset())
+                if not lost.keys() <= meant and not lost.keys() <= meta.moved(connection, path, lost) | meant:
+                    short.append(path)
+            return short
+
+        return await self._database.write(job)
+
     async def heal(self, path: types.RelPath, read: reading.Reading) -> None:
         """Put back what a stale editor buffer wiped; the file then has to be looked at once more."""
         try:
-            entries, _ = await self._database.write(lambda connection: meta.held_of(connection, path))
+            entries = None
+            if not _is_log(path):
+                entries, _ = await self._database.write(lambda connection: meta.held_of(connection, path))
             report = await self._pen.heal(path, read.parsed, entries)
         except errors.EverosdError as error:
             self.problems.unreadable(path, str(error))
@@ -240,6 +269,8 @@ class Ingest:
         if report:
             log.warning("stale_save_healed", path=path, restored=len(report.restored), conflicts=len(report.conflicts))
             self.problems.healed(path, report.describe())
+        elif _is_log(path):
+            self._taken_out[path] = frozenset(report.meant)
         else:
             # Nothing of the daemon's is missing: the save counts as it stands, old stamp and all.
             self._as_meant[path] = read.found.digest
@@ -308,6 +339,20 @@ class Ingest:
                 if not self.is_accepting:  # what a person has confirmed is no part of what may be an accident
                     self.grace.deleted(outcome.removed, now_s)
         self.problems.standing = await self._database.write(problems.load_standing)
+
+
+def _is_log(path: types.RelPath) -> bool:
+    """Return whether only machines write a file."""
+    place = layout.place(path)
+    return place is not None and kind.BY_NAME[place.kind].written == "appended"
+
+
+def _is_legible(path: types.RelPath, read: reading.Reading) -> bool:
+    """Return whether what is missing from a file means anything.
+
+    A log whose frontmatter does not parse tells no stamp: whether its last rows were taken out shows once it is mended.
+    """
+    return not read.found.error or (bool(read.found.entries) and not _is_log(path))
 
 
 def _load(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from everosd import clock as clocks
@@ -34,6 +34,12 @@ class Journal(Protocol):
 
     async def known(self, path: types.RelPath) -> heal.Known | None:
         """Return what the ledger last read in a file; None when it has not read it."""
+
+    async def missing(self, path: types.RelPath, there: Collection[str]) -> Sequence[heal.Row]:
+        """Return the entries behind the last one of `there` that the ledger read in a file, oldest first."""
+
+    async def moved(self, path: types.RelPath, entries: Mapping[str, str]) -> Collection[str]:
+        """Return which entries (id → raw text) the ledger read in another file of the same owner, letter by letter."""
 
 
 class Context:

@@ -59,6 +59,16 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     deprecated: dict[str, str] = {}
 
 
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of a file that only machines write, as it is known to have stood there."""
+
+    id: str
+    text: str
+    """Raw text."""
+    at_us: int
+    """When it was appended or first read, microseconds since 1970."""
+
+
 class Conflict(msgspec.Struct, frozen=True, kw_only=True):
     """The person and the daemon changed the same entry; the person's text stays."""
 
@@ -98,6 +108,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Ids whose key in `deprecated_entries` was set or removed again."""
     conflicts: tuple[Conflict, ...] = ()
     """Where both had changed something: the file has the person's text, `.lifecycle/` the daemon's."""
+    meant: tuple[str, ...] = ()
+    """Ids of rows that are not there and were not put back: somebody took them out."""
 
     def __bool__(self) -> bool:
         """Tell whether there was anything to do."""
@@ -169,6 +181,30 @@ def unseen(saved: parse.Parsed, writes: Sequence[Write], known: Known | None = N
     if known is not None and is_older(saved.stamp, known.stamp) and not _reaches(newer, saved.stamp):
         since = _with_known(since, known, saved)
     return since
+
+
+def lost_rows(saved: parse.Parsed, rows: Sequence[Row]) -> dict[str, str]:
+    """Return the rows at the end of a log that a save was made without: id → raw text, in order.
+
+    Appending does not move the stamp of such a file. That an editor had loaded it earlier shows in what is missing: all
+    that came last, while what stands before it is there. A row that is missing from the middle was taken out by
+    somebody, and so were rows that are older than the stamp; a save without a stamp was meant as it is.
+
+    Args:
+        saved: The file as it was saved.
+        rows: What is known to have stood there, in file order.
+    """
+    seen = moment(saved.stamp)
+    if seen is None and saved.error is None:
+        return {}
+    there = {each.id for each in saved.entries} | saved.ids
+    lost: list[Row] = []
+    for row in reversed(rows):
+        if row.id in there:
+            break
+        if seen is None or dt.datetime.fromtimestamp(row.at_us / 1e6, dt.UTC) > seen:
+            lost.append(row)
+    return {row.id: row.text for row in reversed(lost)}
 
 
 def over(older: Write, newer: Write) -> Write:

@@ -93,6 +93,8 @@ class Queue:
         self.absent_since_s: float | None = None
         self.settled: file.Identity | None = None
         """State of the file that needs no quiet time."""
+        self.left: file.Identity | None = None
+        """State in which an append left a file that only machines write."""
         self.digest = b""
         """Of what the daemon wrote last."""
         self.is_plain = False

@@ -8,17 +8,24 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import cast
 
-from everosd import errors
+from everosd import clock, errors
 from everosd.log import context as contexts
-from everosd.log import entry, exchange, file, job, numbering, parse, render, replacement, tail
+from everosd.log import entry, exchange, file, job, numbering, parse, recent, render, replacement, rewrite, tail
+from everosd.log import heal as healing
 
 
 class Rows:
     """Appends rows to the files of one writer. Lives on the event loop."""
 
-    def __init__(self, context: contexts.Context, numbers: numbering.Numbering) -> None:
-        """Take ids from `numbers`."""
-        self._context, self._numbers = context, numbers
+    def __init__(
+        self,
+        context: contexts.Context,
+        numbers: numbering.Numbering,
+        appended: recent.Recent,
+        rewriter: rewrite.Rewriter,
+    ) -> None:
+        """Take ids from `numbers`, note in `appended`, and leave to `rewriter` what appending cannot put right."""
+        self._context, self._numbers, self._recent, self._rewriter = context, numbers, appended, rewriter
 
     async def turn(self, queue: job.Queue, absolute: Path, jobs: Sequence[job.Job]) -> parse.Warning | None:
         """Write what was asked for; jobs that are not finished or failed afterwards wait for the next turn.
@@ -29,38 +36,56 @@ class Rows:
         Raises:
             errors.WriteRefused: The disk is full, the file is protected, …: nothing was written.
         """
-        appends = []
         for each in jobs:
-            if isinstance(each.what, job.Append):
-                appends.append((each, each.what))
-            else:
+            if not isinstance(each.what, job.Append | job.Heal | job.Late):
                 each.fail(errors.WriteRefused(queue.path, "is only appended to"))
-        if not appends:
-            return None
+        jobs = [each for each in jobs if not each.future.done()]
+        if not all(isinstance(each.what, job.Append) for each in jobs):
+            return await self._rewriter.turn(queue, absolute, jobs)
         is_there, parsed = await self._context.in_thread(lambda: self._load(queue, absolute))
         if parsed is not None and parsed.error is not None:
             return parsed.error
+        if parsed is not None and healing.lost_rows(parsed, self._recent.of(queue.path)):
+            # Somebody saved a copy that is older than these rows. Once more is appended to it, that shows no longer.
+            return await self._rewriter.turn(queue, absolute, jobs)
+        if jobs:
+            await self._append(queue, absolute, jobs, parsed, is_there=is_there)
+        return None
+
+    async def _append(
+        self,
+        queue: job.Queue,
+        absolute: Path,
+        jobs: Sequence[job.Job],
+        parsed: parse.Parsed | None,
+        *,
+        is_there: bool,
+    ) -> None:
         floors: dict[numbering.Slot, int] = {}
         made = []
-        for each, what in appends:
+        for each in jobs:
+            what = cast("job.Append", each.what)
             made.append((each, await self._numbers.entries(queue, parsed, what, floors)))
         good, rows = await self._context.in_thread(lambda: _encodable(made))
         if not rows:
             # Those who asked have been told, on the loop's next turn.
             await asyncio.sleep(0)
-            return None
-        queue.settled = await self._context.in_thread(lambda: self._write(queue, absolute, rows, is_there=is_there))
-        if queue.settled is not None:
+            return
+        queue.left = await self._context.in_thread(lambda: self._write(queue, absolute, rows, is_there=is_there))
+        if queue.left is not None:
+            queue.settled = queue.left
+            at_us = clock.to_us(self._context.clock.now())
+            for row in rows:
+                self._recent.add(queue.path, healing.Row(id=row.id, text=replacement.raw(row), at_us=at_us))
             for each in good:
                 each.finish(cast("job.Append", each.what).ids)
-        return None
 
     def _load(self, queue: job.Queue, absolute: Path) -> tuple[bool, parse.Parsed | None]:
         """Read the file, unless it is as the daemon left it; cut what a crash left half-written."""
         identity = file.identify(absolute)
         if identity is None:
             return False, None
-        if identity == queue.settled:
+        if identity == queue.left:
             return True, None
         tail.cut_torn_tail(absolute, self._context.tmp)
         try:

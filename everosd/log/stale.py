@@ -6,12 +6,16 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
 
 from everosd import types
 from everosd.log import context as contexts
-from everosd.log import entry, job, parse, replacement
+from everosd.log import entry, file, job, parse, recent, replacement, tail
 from everosd.log import heal as healing
+from everosd.log import kind as kinds
 
 Append = Callable[[types.Owner, str, Sequence[entry.Draft]], Awaitable[object]]
 
@@ -19,17 +23,22 @@ Append = Callable[[types.Owner, str, Sequence[entry.Draft]], Awaitable[object]]
 class StaleSaves:
     """Heals the files of one writer. Lives on the event loop."""
 
-    def __init__(self, context: contexts.Context, append: Append) -> None:
-        """Report conflicts by `append`, which returns once they are on disk."""
+    def __init__(self, context: contexts.Context, append: Append, rows: recent.Recent) -> None:
+        """Report conflicts by `append`, which returns once they are on disk; `rows` were appended a moment ago."""
         self._context = context
         self._append = append
+        self._rows = rows
 
     async def heal(
         self, queue: job.Queue, plan: replacement.Replacement, known: healing.Known | None
     ) -> healing.Report:
         """Find out whether the file was saved from a stale buffer, and plan what puts it right."""
         parsed = plan.parsed
-        if parsed is None or not parsed.stamp or parsed.digest == queue.digest:
+        if parsed is None or not parsed.stamp:
+            return healing.Report()
+        if kinds.BY_NAME[queue.place.kind].written == "appended":
+            return await self._heal_rows(queue, plan, parsed)
+        if parsed.digest == queue.digest:
             return healing.Report()
         journal = self._context.journal
         writes = await journal.since(queue.path, parsed.stamp)
@@ -40,13 +49,27 @@ class StaleSaves:
         if known is not None:
             plan.stamps.append(known.stamp)
         await self._merge(queue, plan, merged)
-        return healing.Report(
-            restored=tuple(merged.restored),
-            updated=tuple(merged.updated),
-            removed=merged.removed,
-            deprecated=(*merged.deprecated, *merged.undeprecated),
-            conflicts=merged.conflicts,
-        )
+        return _report(merged)
+
+    async def _heal_rows(self, queue: job.Queue, plan: replacement.Replacement, parsed: parse.Parsed) -> healing.Report:
+        """The same for a file that only machines write."""
+        there = {each.id for each in parsed.entries} | parsed.ids
+        known = await self._context.journal.missing(queue.path, there)
+        # Each is a list without gaps; together they would not be: what was appended after the save is in one only.
+        lists = (known, self._rows.of(queue.path))
+        lost = {key: text for rows in lists for key, text in healing.lost_rows(parsed, rows).items()}
+        if lost:
+            torn = await self._context.in_thread(lambda: tail.torn_rows(self._context.tmp))
+            moved = await self._context.journal.moved(queue.path, lost)
+            lost = {key: text for key, text in lost.items() if key not in moved and (key, text.strip()) not in torn}
+        writes = await self._context.journal.since(queue.path, parsed.stamp)
+        plan.stamps += [write.stamp for write in writes]
+        since = healing.over(healing.Write(stamp="", added=lost), healing.unseen(parsed, writes))
+        merged = healing.merge(parsed, since)
+        # They come from three places; their numbers tell in which order they were appended.
+        merged = msgspec.structs.replace(merged, restored=dict(sorted(merged.restored.items())))
+        await self._merge(queue, plan, merged)
+        return _report(merged, meant=tuple(row.id for row in known if row.id not in merged.restored))
 
     async def take_in(self, queue: job.Queue, current: parse.Parsed | None, what: job.Late) -> replacement.Replacement:
         """Plan how a save into a displaced file gets into the present one: as if both had been made at once."""
@@ -85,8 +108,16 @@ class StaleSaves:
         new = [each for each in conflicts if (each.entry_id, each.daemon_text) not in queue.disputed]
         if not new:
             return
+        if kinds.BY_NAME[queue.place.kind].written == "appended":
+            # Its own log may be the one that is being written, and a session has none.
+            await self._context.in_thread(lambda: self._set_aside(queue, new))
+        else:
+            await self._append(queue.place.owner, "lifecycle", self._drafts(new))
+        queue.disputed.update((each.entry_id, each.daemon_text) for each in new)
+
+    def _drafts(self, conflicts: Sequence[healing.Conflict]) -> list[entry.Draft]:
         now = self._context.clock.now().isoformat()
-        drafts = [
+        return [
             entry.Draft(
                 fields={
                     "timestamp": now,
@@ -97,7 +128,23 @@ class StaleSaves:
                 },
                 sections=() if each.is_key else (("Before", each.daemon_text),),
             )
-            for each in new
+            for each in conflicts
         ]
-        await self._append(queue.place.owner, "lifecycle", drafts)
-        queue.disputed.update((each.entry_id, each.daemon_text) for each in new)
+
+    def _set_aside(self, queue: job.Queue, conflicts: Sequence[healing.Conflict]) -> None:
+        tmp = self._context.tmp
+        file.make_folder(tmp)
+        path = tmp / f"{queue.place.kind}.{secrets.token_hex(8)}.conflict"
+        text = "\n\n".join((queue.path, *(f"{each.entry_id}\n{each.daemon_text}" for each in conflicts)))
+        file.write_temporary(path, text.encode("utf-8", "surrogatepass"), None, path)
+
+
+def _report(merged: healing.Healing, meant: tuple[str, ...] = ()) -> healing.Report:
+    return healing.Report(
+        restored=tuple(merged.restored),
+        updated=tuple(merged.updated),
+        removed=merged.removed,
+        deprecated=(*merged.deprecated, *merged.undeprecated),
+        conflicts=merged.conflicts,
+        meant=meant,
+    )

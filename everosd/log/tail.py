@@ -18,6 +18,7 @@ _TAIL_BYTES = 1 << 16
 
 _CLOSE = re.compile(rb"^ {0,3}<!--\s*/entry:[^\n]*?-->[ \t]*\r?$", re.MULTILINE | re.IGNORECASE)
 _OPEN = re.compile(rb"^ {0,3}<!--\s*entry:", re.MULTILINE | re.IGNORECASE)
+_TORN = re.compile(r"\A {0,3}<!--\s*entry:\s*([^\s<>]+)\s*-->[ \t]*\n(.*)", re.DOTALL | re.IGNORECASE)
 _MARKER = b"<!-- entry:"
 
 
@@ -117,6 +118,18 @@ def cut_torn_tail(path: Path, tmp_dir: Path) -> bytes:
             return torn
         finally:
             os.close(descriptor)
+
+
+def torn_rows(tmp_dir: Path) -> frozenset[tuple[str, str]]:
+    """Return id and text of the rows that were cut off half-written and are kept in `tmp_dir`."""
+    found: set[tuple[str, str]] = set()
+    for torn in tmp_dir.glob("*.torn"):
+        try:
+            text = file.read(torn).data.decode("utf-8", "replace").replace("\r\n", "\n")
+        except OSError:
+            continue
+        found.update((match[1], match[2].strip()) for match in _TORN.finditer(text))
+    return frozenset(found)
 
 
 def _torn_from(descriptor: int, size: int) -> int | None:

@@ -21,7 +21,7 @@ import structlog
 from everosd import clock as clocks
 from everosd import errors, types
 from everosd.log import context as contexts
-from everosd.log import displaced, entry, file, job, layout, numbering, parse, rewrite, rows, stale
+from everosd.log import displaced, entry, file, job, layout, numbering, parse, recent, rewrite, rows, stale
 from everosd.log import heal as healing
 from everosd.log import kind as kinds
 
@@ -82,11 +82,10 @@ class Writer:
         self._timezone = timezone
         self._clock = clock
         self._watch = displaced.Watch(clock.monotonic_s)
-        numbers = numbering.Numbering(self._context)
-        self._rewriter = rewrite.Rewriter(
-            self._context, numbers, stale.StaleSaves(self._context, self.append), self._watch
-        )
-        self._rows = rows.Rows(self._context, numbers)
+        numbers, appended = numbering.Numbering(self._context), recent.Recent()
+        saves = stale.StaleSaves(self._context, self.append, appended)
+        self._rewriter = rewrite.Rewriter(self._context, numbers, saves, self._watch)
+        self._rows = rows.Rows(self._context, numbers, appended, self._rewriter)
         self._queues: dict[types.RelPath, job.Queue] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._busy: set[types.RelPath] = set()

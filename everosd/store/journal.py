@@ -9,6 +9,7 @@ from __future__ import annotations
 import pathlib
 import re
 import sqlite3
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -107,6 +108,14 @@ class Journal:
             return heal.Known(stamp=row[0], entries=entries, deprecated=deprecated)
 
         return await self._database.write(job)
+
+    async def missing(self, path: types.RelPath, there: Collection[str]) -> list[heal.Row]:
+        """Return the entries behind the last one of `there` that the ledger read in a file, oldest first."""
+        return await self._database.write(lambda connection: meta.missing_rows(connection, path, there))
+
+    async def moved(self, path: types.RelPath, entries: Mapping[str, str]) -> frozenset[str]:
+        """Return which entries (id → raw text) the ledger read in another file of the same owner, letter by letter."""
+        return await self._database.write(lambda connection: meta.moved(connection, path, entries))
 
 
 def stamp_on_disk(path: pathlib.Path) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -378,6 +379,99 @@ async def test_C02_a_stale_buffer_saved_over_daemon_entries_gets_them_back(root:
             len(await found(node, "first")),
         )
         assert "healed" in {problem.kind for problem in node.cascade.status().problems}
+
+
+async def messages(node: daemon.Node, *texts: str) -> Path:
+    """Append messages to a session; return where they are, once the ledger knows them."""
+    session = types.Owner(app="default", project="default", type="session", id="s")
+    for text in texts:
+        drafts = [entries.Draft(fields={"type": "message"}, sections=(("Text", text),))]
+        await node.cascade.writer.append(session, "message", drafts, date="2026-03-02")
+    await caught_up(node)
+    return node.cascade.root / node.cascade.writer.layout.path_for(session, "message", "2026-03-02")
+
+
+def without(text: str, *numbers: int) -> str:
+    """Return a session log without some of its rows."""
+    for number in numbers:
+        name = f"entry:ms_20260302_{number:08d} -->\n"
+        before, _, rest = text.partition(f"<!-- {name}")
+        text = before + rest.partition(f"<!-- /{name}")[2]
+    return text
+
+
+async def healed(node: daemon.Node, path: Path, text: str) -> None:
+    """Save a text over a file and wait until the daemon has put back what it misses."""
+    path.write_text(text)
+    async with asyncio.timeout(20):
+        while path.read_text() == text:
+            await node.cascade.reconcile("test")
+            await asyncio.sleep(0.01)
+    await caught_up(node)
+
+
+async def test_C02_a_stale_buffer_saved_over_a_session_gets_its_rows_back(root: Path) -> None:
+    """Also when the daemon was started anew since: the ledger knows what came last. It is said, and verify agrees."""
+    async with opened(root) as node:
+        buffer = (await messages(node, "a", "b")).read_text()
+        path = await messages(node, "c", "d")
+    async with opened(root) as node:
+        await healed(node, path, buffer.replace("\na\n", "\nA\n"))
+        assert ["A", "b", "c", "d"] == re.findall(r"(?m)^(\w)$", path.read_text())
+        assert "healed" in {problem.kind for problem in node.cascade.status().problems}
+        assert 4 == await live(node)
+        await messages(node, "e")
+        await healed(node, path, buffer)
+        assert ["a", "b", "c", "d", "e"] == re.findall(r"(?m)^(\w)$", path.read_text())
+        assert 5 == await live(node)
+
+
+async def test_rows_that_were_meant_to_go_from_a_session_go(root: Path) -> None:
+    """From the middle; moved to another file; from the end once they had been put back, after they were loaded again."""
+    async with opened(root) as node:
+        path = await messages(node, "a", "b", "c", "d", "e", "f")
+        whole = path.read_text()
+        path.write_text(without(whole, 2))
+        await caught_up(node)
+        assert 5 == await live(node)
+        path.write_text(without(whole, 2, 6))
+        row = whole[whole.index("<!-- entry:ms_20260302_00000006 -->") :]
+        path.with_name("messages-2026-03-02.part2.md").write_text(row)
+        await caught_up(node)
+        assert 5 == await live(node)
+        await healed(node, path, without(whole, 2, 5, 6))
+        assert 5 == await live(node)
+        text = without(path.read_text(), 5)
+        path.write_text(text)
+        await caught_up(node)
+        assert (4, text) == (await live(node), path.read_text())
+
+
+async def test_C04_a_torn_row_that_was_cut_is_not_put_back(root: Path) -> None:
+    """The ledger had read half a row that a crash left; the next append cuts it."""
+    async with opened(root) as node:
+        path = await messages(node, "a")
+        with path.open("a") as out:
+            out.write("<!-- entry:ms_20260302_00000007 -->\n## ms_20260302_00000007\n\n### Text\nhalf")
+        await caught_up(node)
+        assert 2 == await live(node)
+        await messages(node, "b")
+        assert 2 == await live(node)
+        assert "half" not in path.read_text()
+
+
+async def test_a_session_whose_frontmatter_breaks_keeps_its_rows_until_it_is_mended(root: Path) -> None:
+    """A stale save with a slip in its frontmatter: what it lacks is put back once the slip is mended."""
+    async with opened(root) as node:
+        buffer = (await messages(node, "a")).read_text()
+        path = await messages(node, "b")
+        path.write_text(buffer.replace("schema_version: 1", "schema_version: [1"))
+        await caught_up(node)
+        await node.clock.sleep(2.5)
+        await caught_up(node)
+        await healed(node, path, buffer)
+        assert ["a", "b"] == re.findall(r"(?m)^(\w)$", path.read_text())
+        assert 2 == await live(node)
 
 
 async def test_bytes_that_say_nothing_are_no_deletion(root: Path) -> None:

@@ -518,6 +518,63 @@ async def test_rows_of_machine_logs_are_appended(node: Node) -> None:
     assert [each.read_text()[:15] for each in (node.root / ".tmp").glob("*.torn")] == ["<!-- entry:ms_2"]
 
 
+async def say(node: Node, *texts: str) -> str:
+    """Append messages; return where they are."""
+    for text in texts:
+        await node.writer.append(SESSION, "message", [entry.Draft(sections=(("Text", text),))], date=DAY)
+    return node.writer.layout.path_for(SESSION, "message", DAY)
+
+
+def said(node: Node, path: str) -> list[str]:
+    """Return the texts of all messages."""
+    return [dict(each.sections)["Text"] for each in node.parsed(path).entries]
+
+
+async def test_C02_a_stale_buffer_over_a_machine_log_costs_no_row(node: Node) -> None:
+    """An old copy is saved over newer rows: they are back before anything else is appended, each with its id."""
+    path = await say(node, "a", "b")
+    buffer = node.text(path)
+    await say(node, "c", "d")
+    ids = [each.id for each in node.parsed(path).entries]
+    node.save(buffer.replace("\na\n", "\nA\n"), path)
+    await say(node, "e")
+    assert said(node, path) == ["A", "b", "c", "d", "e"]
+    assert [each.id for each in node.parsed(path).entries[:4]] == ids
+    node.save(buffer, path)
+    await say(node, "f")
+    assert said(node, path) == ["a", "b", "c", "d", "e", "f"]
+
+
+async def test_rows_that_a_person_took_out_of_a_machine_log_stay_out(node: Node) -> None:
+    """In the middle at once; at the end once they had been put back and were seen by whoever deleted them again."""
+    path = await say(node, "a", "b", "c", "d")
+    rows = [f"<!-- entry:{each.id} -->\n{each.raw}\n<!-- /entry:{each.id} -->\n" for each in node.parsed(path).entries]
+    node.save(node.text(path).replace(rows[1], ""), path)
+    await say(node, "e")
+    assert said(node, path) == ["a", "c", "d", "e"]
+    node.save(node.text(path).replace(rows[3], "").partition("<!-- entry:ms_20260302_00000005")[0], path)
+    await say(node, "f")
+    assert said(node, path) == ["a", "c", "d", "e", "f"]
+    node.save(node.text(path).replace(rows[3], "").partition("<!-- entry:ms_20260302_00000005")[0], path)
+    await say(node, "g")
+    assert said(node, path) == ["a", "c", "g"]
+
+
+async def test_C02_a_late_save_of_a_machine_log_is_merged(node: Node) -> None:
+    """Somebody had the log open while rows were put back, and saves into what they had opened."""
+    path = await say(node, "a", "b")
+    buffer = node.text(path)
+    await say(node, "c")
+    node.save(buffer, path)
+    with node.path(path).open("r+") as editor:
+        # Held open, it is replaced only after two seconds.
+        await say(node, "d")
+        editor.write(buffer.replace("\nb\n", "\nB\n"))
+    async with asyncio.timeout(5):
+        while said(node, path) != ["a", "B", "c", "d"]:  # noqa: ASYNC110 - the disk sends no events here
+            await asyncio.sleep(0.02)
+
+
 async def test_Z01_nothing_is_written_outside_the_root(node: Node, tmp_path_factory: pytest.TempPathFactory) -> None:
     """A link that leads out is refused by the writer itself."""
     outside = tmp_path_factory.mktemp("outside")

@@ -1,0 +1,34 @@
+"""Rows that were appended a moment ago: until the ledger has read them, nobody else knows that they were in the file."""
+
+from __future__ import annotations
+
+import collections
+
+from everosd import types
+from everosd.log import heal
+
+KEEP_US = 60_000_000
+"""Much longer than the ledger takes to read what was appended, also while it reads a backlog."""
+
+_MAX_BYTES = 16 << 20
+
+
+class Recent:
+    """The rows of one writer, each with its file. Lives on the event loop."""
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self._rows: collections.deque[tuple[types.RelPath, heal.Row]] = collections.deque()
+        self._n_bytes = 0
+
+    def add(self, path: types.RelPath, row: heal.Row) -> None:
+        """Remember a row, and forget those that are old by its time."""
+        self._rows.append((path, row))
+        self._n_bytes += len(row.text)
+        while self._n_bytes > _MAX_BYTES or self._rows[0][1].at_us < row.at_us - KEEP_US:
+            _, oldest = self._rows.popleft()
+            self._n_bytes -= len(oldest.text)
+
+    def of(self, path: types.RelPath) -> list[heal.Row]:
+        """Return the rows of one file, oldest first."""
+        return [row for at, row in self._rows if at == path]
