@@ -58,7 +58,7 @@ def has(node: daemon.Node, n: int, model: str = "stub") -> bool:
     now = node.cascade.status().embedding
     if now is None or node.search.queries is None or not now.dim or now.model.split(" ")[0] != model:
         return False
-    return now.owed == 0 and node.cascade.status().projections["vectors"].documents - now.refused == n
+    return node.cascade.pending() == 0 and node.cascade.status().projections["vectors"].documents - now.refused == n
 
 
 def paid(stub: embedding_stub.EmbeddingStub) -> list[str]:
