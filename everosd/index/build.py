@@ -25,6 +25,7 @@ _K = 10
 _SAME = 1e-5  # distances that differ less are equal
 _LOOKUP_EF = 32
 _MAX_LOST = 0.05  # share of vectors that a search for themselves may miss; they are searched exactly
+_MAX_CHANGED = 0.002  # share of vectors that may be replaced while a graph is measured without a say in its recall
 _STOP_S = 5.0
 
 
@@ -139,7 +140,10 @@ class Builder:
             plan = part.plan_graph(is_anew=True)
             base = graph.Graph(graph.empty(part.dim, len(plan.rows)), 0, np.zeros(0, dtype=np.uint64))
         made = self._fill(part, plan, base)
+        n_changed = part.n_changed(plan)
         if not self._look_up(part, plan, made) or not self._tune(part, plan, made):
+            if part.n_changed(plan) - n_changed > _MAX_CHANGED * made.n:
+                return  # it was measured against what came meanwhile: the next search has another one built
             part.refuse_graph()
             self._folder.refuse(job.name, part.n_live, job.space)
             return

@@ -189,6 +189,12 @@ class Partition:
             same = rows[self._is_live[rows] & (self._stamps[rows] == plan.stamps[rows])]
             return same, self._codes[same], self._marks(same)
 
+    def n_changed(self, plan: Plan) -> int:
+        """Return how many rows of a plan are no longer what they were when it was made."""
+        with self._lock:
+            same = self._is_live[plan.rows] & (self._stamps[plan.rows] == plan.stamps[plan.rows])
+            return len(plan.rows) - int(np.count_nonzero(same))
+
     def vectors(self, rows: Rows) -> NDArray[np.float32]:
         """Return the vectors of rows as they are now."""
         with self._lock:

@@ -244,6 +244,33 @@ def test_a_graph_without_the_promised_recall_is_not_used(tmp_path: Path, monkeyp
     again.close()
 
 
+def test_a_graph_that_was_measured_during_many_edits_is_not_refused_for_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenth of the vectors is replaced while its recall is measured: the next search has another one built."""
+    index = vector.VectorIndex(tmp_path / "v")
+    index.use(SPACE)
+    vectors = clustered(N)
+    fill(index, vectors)
+    original, n_measured = build.Builder._tune, [0]
+
+    def tune(builder: build.Builder, part: partition.Partition, plan: partition.Plan, made: graph.Graph) -> bool:
+        n_measured[0] += 1
+        if n_measured[0] > 1:
+            return original(builder, part, plan, made)
+        vectors[: N // 10] = clustered(N // 10, seed=99)
+        fill(index, vectors[: N // 10], body="edited")
+        return False
+
+    monkeypatch.setattr(build.Builder, "_tune", tune)
+    for is_there in (False, True):
+        index.search(vectors[0], bounds(), 10)
+        assert index._builder.wait(PATIENCE_S)
+        assert is_there == part_of(index).has_graph
+    assert recall(index, vectors, bounds()) >= 0.98
+    index.close()
+
+
 def test_edits_during_a_build_are_found_after_it(tmp_path: Path) -> None:
     """A vector that was replaced while the graph took it in is neither lost nor found in two places."""
     index = vector.VectorIndex(tmp_path / "v")
