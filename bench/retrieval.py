@@ -2,7 +2,7 @@
 
 An Episode is a session, its facts are its turns. Counted is *recall@k*, the share of a question's evidence sessions among
 the first k in the mean over all questions, *hit@k*, whether any of them is there, and *MRR*, of the first of them. The
-first four conversations are those that weights were chosen on; the others were looked at beside them.
+first four conversations are those that weights were chosen on; the others were seen beside them: a check, no clean test set.
 
 Ablations change the memory, not the program: without facts, with pieces as long as the model takes. `keyword` and
 `vector` are the ablations of `hybrid`. Vectors come from `.cache/`, which the variants share: nothing is embedded twice.
@@ -127,7 +127,7 @@ def _figures(variant: Variant, method: str, asked: Sequence[Asked], tuned: set[s
     parts = {
         "all": asked,
         "tuned on": [one for one in asked if one.user in tuned],
-        "held out": [one for one in asked if one.user not in tuned],
+        "the others": [one for one in asked if one.user not in tuned],
     }
     for part, questions in parts.items():
         name = f"LoCoMo, {variant.name}, {method}, {part}"
