@@ -118,7 +118,14 @@ class Embedding:
 
     @property
     def index(self) -> vector.VectorIndex:
-        """The index that answers now; ask anew for every search."""
+        """The index that answers now; ask anew for every search.
+
+        Raises:
+            LLMUnavailable: it is not known yet whether its vectors are of the model that makes those of queries.
+        """
+        if self._in_force is None and self._projection.is_open:
+            name = "the embedding model" if self._embedder is None else self._embedder.name
+            raise errors.LLMUnavailable(name, self._reason or "has not answered yet", retry_after_s=1.0)
         return self._projection.index
 
     def suspect(self) -> None:
@@ -133,7 +140,7 @@ class Embedding:
             return lack
         n = self.n_owed()
         if n and (self._reason or n > QUIET):
-            total = self.index.count()
+            total = self._projection.index.count()
             return f"vectors are being made: {max(0, total - n):,} of {total:,} entries have theirs"
         return ""
 
@@ -210,7 +217,7 @@ class Embedding:
         Returns:
             Seconds until there may be more to do: 0 at once, None when told.
         """
-        embedder, index = self._embedder, self.index
+        embedder, index = self._embedder, self._projection.index
         if embedder is None:
             return None
         await self._projection.give_way()
@@ -293,10 +300,12 @@ class Embedding:
             await embedder.passages([NEUTRAL])
         elif now.is_in_doubt or (now.n_answers == 0 and now.failures):
             space = await embedder.probe()
-            self._pace.n_refusals = 0
+            self._pace.n_refusals, self._pace.is_careful = 0, now.is_in_doubt
             if space != now.space:
                 await self._enter(index, space)  # the model gives others than it did: none of the texts is at fault
                 return
+        else:
+            self._pace.is_careful = False
         self._n_outage, self._reason = 0, ""
         for entry in now.waiting.values():
             if (error := now.failure_of(entry)) is not None:
@@ -377,7 +386,7 @@ class Embedding:
 
     def n_owed(self) -> int:
         """Return how many entries lack vectors that can be made."""
-        return max(0, self.index.n_owed() - self.n_refused()) if self._projection.is_open else 0
+        return max(0, self._projection.index.n_owed() - self.n_refused()) if self._projection.is_open else 0
 
     def n_refused(self) -> int:
         """Return how many entries the model refuses."""
@@ -410,7 +419,7 @@ class Embedding:
         now = self._projection.status()
         if not self._projection.is_open:
             return now
-        n, total = self.n_owed(), self.index.count()
+        n, total = self.n_owed(), self._projection.index.count()
         return msgspec.structs.replace(
             now,
             behind=now.behind + n,

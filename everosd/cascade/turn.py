@@ -92,8 +92,17 @@ class Pace:
         """Begin with what the settings say."""
         self.batch_size = batch_size
         """Texts per request: fewer once more were refused that were taken in parts."""
+        self.max_chars = 0
+        """Texts from this length on are halved before they are asked for, because one was refused whole and taken in
+        halves; 0: none was."""
+        self.is_careful = False
+        """Whether one request is sent at a time: many were refused, and they are looked into one after the other."""
         self.n_refusals = MAX_REFUSALS
         """In a row, without an answer between them; at the start nothing speaks for it."""
+
+    def is_too_long(self, piece: Piece) -> bool:
+        """Return whether a text would be refused for its length."""
+        return 0 < self.max_chars <= len(piece.text)
 
     @property
     def is_trusted(self) -> bool:
@@ -159,7 +168,7 @@ class Turn:
 
         Cancelled, it leaves the requests to `drain`.
         """
-        room = asyncio.Semaphore(embedder.max_concurrent)
+        room = asyncio.Semaphore(1 if self._pace.is_careful else embedder.max_concurrent)
 
         async def send(pieces: list[Piece]) -> None:
             async with room:
@@ -187,7 +196,7 @@ class Turn:
         return next((self.failures[piece.digest] for piece in entry.pieces if piece.digest in self.failures), None)
 
     def _requests(self, embedder: embed.Embedder, alone: Container[types.EntryKey]) -> Iterable[list[Piece]]:
-        n_texts = self._pace.batch_size * embedder.max_concurrent * REQUESTS_AHEAD
+        n_texts = 1 if self._pace.is_careful else self._pace.batch_size * embedder.max_concurrent * REQUESTS_AHEAD
         asked = set(self._vectors)
         n_known = len(asked)
         batch: list[Piece] = []
@@ -196,10 +205,11 @@ class Turn:
                 break
             missing = {piece.digest: piece for piece in entry.pieces if piece.digest not in asked}
             asked.update(missing)
-            if entry.key in alone:
-                yield from ([piece] for piece in missing.values())
-                continue
+            is_alone = entry.key in alone
             for piece in missing.values():
+                if is_alone or self._pace.is_too_long(piece):
+                    yield [piece]
+                    continue
                 batch.append(piece)
                 if len(batch) >= self._pace.batch_size:
                     yield batch
@@ -208,6 +218,9 @@ class Turn:
             yield batch
 
     async def _request(self, embedder: embed.Embedder, pieces: list[Piece]) -> None:
+        if len(pieces) == 1 and self._pace.is_too_long(pieces[0]):
+            await self._halve(embedder, pieces[0], None)
+            return
         self.n_requested += len(pieces)
         try:
             vectors = await embedder.passages([piece.text for piece in pieces])
@@ -234,18 +247,23 @@ class Turn:
             if not any(piece.digest in self.failures for piece in pieces):
                 self._pace.batch_size = min(self._pace.batch_size, len(pieces) - middle)
             return
-        whole = pieces[0]
+        await self._halve(embedder, pieces[0], error)
+
+    async def _halve(self, embedder: embed.Embedder, whole: Piece, error: errors.LLMRejected | None) -> None:
+        """Ask for a text in two parts; `error` is why not in one, None where it was not tried."""
         halves = _halves(whole)
         for half in halves:
             await self._request(embedder, [half])
         failed = [self.failures[half.digest] for half in halves if half.digest in self.failures]
         if failed or not halves:
-            self.failures[whole.digest] = failed[0] if failed else error
+            self.failures[whole.digest] = failed[0] if failed else error or errors.LLMRejected(embedder.name, "refused")
         if not halves or not all(half.digest in self._vectors for half in halves):
             return
         import numpy as np
 
         self._vectors[whole.digest] = np.concatenate([self._of(half) for half in halves])
+        if error is not None:
+            self._pace.max_chars = min(self._pace.max_chars or len(whole.text), len(whole.text))
 
 
 def entries(owed: Sequence[vector.Owed], rows: Mapping[int, row.EntryRow], max_tokens: int) -> list[Entry]:

@@ -209,7 +209,7 @@ async def test_E04_one_text_beyond_the_providers_limit_does_not_sink_its_file(
     root: Path, stub: embedding_stub.EmbeddingStub
 ) -> None:
     """36 KB of Chinese in one line beside short entries, a provider that takes few and short texts: the tail is found."""
-    stub.max_inputs, stub.max_chars = 4, 150
+    stub.max_inputs, stub.max_chars = 4, 200
     long = "".join(chr(0x4E00 + n % 2000) for n in range(12_000)) + "機器推論"
     text = "".join(unit.entry(n, TEXTS[n - 1]) for n in (1, 2, 3)) + unit.entry(4, long)
     unit.file(root).write_text(text)
