@@ -98,6 +98,7 @@ class Embedding:
         self._clock = time
         self._settings: config.Embedding | None = None
         self._embedder: embed.Embedder | None = None
+        self._started: embed.Embedder | None = None
         self._store = turn.Store()
         self._pace = turn.Pace(1)
         self._wake = asyncio.Event()
@@ -221,6 +222,9 @@ class Embedding:
         if embedder is None:
             return None
         await self._projection.give_way()
+        if self._started is not embedder:
+            await embedder.start()
+            self._started = embedder
         space = await self._space(embedder, index)
         entries = await self._read(await self._owed(index))
         if not entries:

@@ -30,6 +30,9 @@ class Embedder(Protocol):
     max_concurrent: int
     """Calls of `passages` that are worth having under way at once."""
 
+    async def start(self) -> None:
+        """Do what the first call would have to wait for; asks the model nothing, and need not be called."""
+
     def expect(self, space: types.Space) -> bool:
         """Take it that the vectors to come are of `space`, if that may be so; asks nobody.
 

@@ -84,6 +84,10 @@ class Endpoint:
         self._at_once = settings.batch_size
         """Texts per request: fewer where the endpoint could not answer in time."""
 
+    async def start(self) -> None:
+        """Have the client ready: importing it takes a second or two."""
+        await self._client()
+
     def expect(self, space: types.Space) -> bool:
         """Take it that the vectors to come are of `space`, if it is this model's and of the width that is wanted."""
         is_ours = space == types.Space(model=self._settings.model, dim=self._settings.dim or space.dim)
