@@ -504,7 +504,7 @@ def _check_meaning(config: Config, origins: Origins) -> None:
         near = difflib.get_close_matches(config.memory.timezone, sorted(zoneinfo.available_timezones()), n=1)
         also = f"; did you mean {near[0]}?" if near else "; use an IANA name such as Europe/Berlin"
         raise _wrong(origins["memory", "timezone"], f"no such time zone: {config.memory.timezone}{also}") from error
-    if config.embedding.base_url and not re.match(r"https?://[^/\s]+", config.embedding.base_url):
+    if config.embedding.base_url and not _is_address(config.embedding.base_url):
         raise _wrong(origins["embedding", "base_url"], 'expected an address such as "http://127.0.0.1:11434/v1"')
     if config.embedding.base_url and config.embedding.model in ("", BUILTIN):
         raise _wrong(
@@ -518,6 +518,16 @@ def _check_meaning(config: Config, origins: Origins) -> None:
             f"{config.api.host} is not loopback, and no api.token is set",
             hint='set [api] token = "a long secret" in everos.toml, or EVEROS_API__TOKEN; or stay on 127.0.0.1',
         )
+
+
+def _is_address(url: str) -> bool:
+    """Return whether an endpoint may be at `url`."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        _ = parts.port  # which is looked at only when it is asked for
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and not re.search(r"\s", url)
 
 
 def is_loopback(host: str) -> bool:

@@ -135,6 +135,17 @@ def test_wrong_settings_name_file_key_line_and_what_to_do(
     assert refused.value.hint
 
 
+@pytest.mark.parametrize(
+    "url", ["http://[::1/v1", "http://127.0.0.1:eleven/v1", "127.0.0.1:11434", "http:///v1", "http://a b"]
+)
+def test_what_is_no_address_of_an_endpoint_is_refused(tmp_path: Path, url: str) -> None:
+    """A slip in `base_url` is named with its line, whatever it is, before anything is asked there."""
+    write(tmp_path, f'[embedding]\nmodel = "m"\nbase_url = "{url}"\n')
+    with pytest.raises(errors.ConfigError, match="expected an address such as") as refused:
+        config.load(tmp_path, {})
+    assert ("embedding.base_url", 3) == (refused.value.key, refused.value.line)
+
+
 def test_file_that_is_not_utf8_is_named_with_its_line(tmp_path: Path) -> None:
     """A file saved in another encoding is a mistake with a place."""
     (tmp_path / config.FILE_NAME).write_bytes(b"[api]\n# caf\xe9\nport = 1\n")
