@@ -105,9 +105,10 @@ class Meaning:
         self._changed.set()
 
     def change(self, settings: config.Embedding) -> None:
-        """Ask the model that these settings name, from the next turn on."""
-        self._settings = settings
-        self._changed.set()
+        """Ask the model that these settings name, from the next turn on; the same settings change nothing."""
+        if settings != self._settings:
+            self._settings = settings
+            self._changed.set()
 
     async def run(self, search: query.Search) -> None:
         """Keep the model of the settings in force open until cancelled; where it cannot be, search goes by keyword."""

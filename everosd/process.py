@@ -245,6 +245,7 @@ class _Run:
         async with contextlib.AsyncExitStack() as stack:
             node = await stack.enter_async_context(daemon.open_parts(self._settings, self._clock, has_vectors=True))
             self._node = node
+            self._change_model()  # the settings may have been read again while the parts were opened
             await stack.enter_async_context(self._http(node))
             log.info("listening", after_s=self._age_s())
             gc.freeze()
@@ -356,9 +357,8 @@ class _Run:
             return
         now = self._node.cascade.status()
         moved = (now.phase, now.done, now.lsn, now.pending, *(one.lsn for one in now.projections.values()))
-        n_waiting = (
-            now.pending - self._node.cascade.n_owed()
-        )  # vectors have a model to wait for, and are spoken of alone
+        # Without the vectors that are owed: they have a model to wait for, and are spoken of alone.
+        n_waiting = now.pending - self._node.cascade.n_owed()
         is_waiting = n_waiting > 0 and not now.alarm  # an alarm waits for a person
         for reason in self._stalls():
             log.warning("stalled", reason=reason)
@@ -407,14 +407,14 @@ class _Run:
             self._settings, self._settings_error = found.config, ""
             self._waiting = found.waits_for_restart
             self._limiter = logs.set_up(self._settings.log)
-            self._change_model(found.applied)
+            self._change_model()
             log.info("settings_read", applied=list(found.applied), waits_for_restart=list(found.waits_for_restart))
         if self._is_ready:
             self._notifier.ready("serving")
 
-    def _change_model(self, applied: tuple[str, ...]) -> None:
-        """Have another model asked from now on; a daemon that began without one has no index for its vectors."""
-        if self._node is None or not any(key.startswith("embedding.") for key in applied):
+    def _change_model(self) -> None:
+        """Have the model of the settings in force asked; a daemon that began without one has no index for its vectors."""
+        if self._node is None:
             return
         if self._node.meaning is not None:
             self._node.meaning.change(self._settings.embedding)
