@@ -106,8 +106,12 @@ class Projection(Generic[I]):
         return self._index
 
     def holds(self, index: I) -> bool:
-        """Return whether this is the index that answers, or its replacement; any other one is closed."""
-        return index is self._index or (self._next is not None and index is self._next[0])
+        """Return whether this is the index that answers, or its replacement; any other one is closed.
+
+        Asked on the index's own thread too, where the event loop may put another in place between two looks.
+        """
+        planned = self._next
+        return index is self._index or (planned is not None and index is planned[0])
 
     async def open(self) -> None:
         """Open the index, or make it anew where it is missing or damaged; afterwards searches are answered."""
