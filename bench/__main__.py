@@ -69,7 +69,7 @@ def main() -> int:
     """Measure what was asked for; 1 when something could not be measured, 2 when a budget was missed with --strict."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--sizes", default="1000,10000,100000", help="entries of the roots, e.g. 1000,10000")
-    parser.add_argument("--only", default=",".join(PARTS), help=f"parts, of {', '.join(PARTS)}")
+    parser.add_argument("--only", default=",".join(USUAL), help=f"parts, of {', '.join(PARTS)}")
     parser.add_argument("--out", type=Path, help="folder for bench.md and bench.json")
     parser.add_argument("--keep", type=Path, help="folder for the roots and logs, kept afterwards")
     parser.add_argument("--strict", action="store_true", help="exit with 2 when a budget is missed")
