@@ -8,6 +8,7 @@ intervals; a text that alone fails is set apart, and the others go on.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import pathlib
 import random
@@ -73,10 +74,10 @@ class _Setback(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _ReplacedError(errors.EverosdError):
-    """Another index has taken the place of the one that was worked on."""
+    """Another index, or another model, has taken the place of the one that was worked with."""
 
     def __init__(self) -> None:
-        super().__init__("the vector index was replaced")
+        super().__init__("the vector index, or the model, was replaced")
 
 
 class Embedding:
@@ -153,6 +154,7 @@ class Embedding:
         self._setbacks.clear()
         self._n_outage, self._reason, self._in_force = 0, "", None
         self._pace = turn.Pace(1 if embedder is None else embedder.batch_size)
+        self._store.limit(settings.cache_max_mb << 20)
         self.wake()
 
     def give_up(self, reason: str) -> None:
@@ -168,12 +170,14 @@ class Embedding:
         await self._open_cache()
         while True:
             self._wake.clear()
+            embedder = self._embedder
             try:
                 wait_s = await self._step() if self._projection.is_open else None
             except _ReplacedError:
                 wait_s = 0  # the vectors that have come meanwhile are in the cache
             except (errors.EverosdError, OSError, ValueError, sqlite3.Error) as error:
-                wait_s = await self._failed(error)
+                # That a model was closed while it was asked says nothing of the one that has taken its place.
+                wait_s = await self._failed(error) if embedder is self._embedder else 0
             if wait_s != 0:
                 await self._rest(wait_s)
 
@@ -186,13 +190,14 @@ class Embedding:
 
     async def _failed(self, error: Exception) -> float:
         """Note why nothing moves and return how long to wait."""
-        if self._n_outage == 0 or str(error) != self._reason:
-            trace = None if isinstance(error, errors.EverosdError) else error
-            said = {"reason": str(error), "owed": self.n_owed(), "exc_info": trace}
-            await asyncio.to_thread(log.warning, "embedding_failed", **said)
+        is_news = self._n_outage == 0 or str(error) != self._reason
         self._reason = str(error)
         wait_s = RETRY_S[min(self._n_outage, len(RETRY_S) - 1)] * random.uniform(0.5, 1.0)  # noqa: S311  # no secret
         self._n_outage += 1
+        if is_news:
+            trace = None if isinstance(error, errors.EverosdError) else error
+            said = {"reason": str(error), "owed": self.n_owed(), "exc_info": trace}
+            await asyncio.to_thread(log.warning, "embedding_failed", **said)
         asked = error.retry_after_s if isinstance(error, errors.LLMUnavailable) else None
         return max(wait_s, asked or 0.0)
 
@@ -204,9 +209,9 @@ class Embedding:
 
     async def _open_cache(self) -> None:
         cache = await asyncio.to_thread(importlib.import_module, "everosd.models.cache")
-        max_bytes = (self._settings.cache_max_mb if self._settings else 1024) << 20
+        max_bytes = (1024 if self._settings is None else self._settings.cache_max_mb) << 20  # else `use` says it later
         try:
-            self._store = turn.Store(await asyncio.to_thread(cache.Cache, self._cache_path, max_bytes))
+            self._store = turn.Store(cache.Cache(self._cache_path, max_bytes))  # which opens nothing yet
         except (errors.StoreError, OSError, sqlite3.Error) as error:  # it costs time and money only
             await asyncio.to_thread(log.warning, "embedding_cache_unusable", reason=str(error))
 
@@ -238,10 +243,12 @@ class Embedding:
             return 0
         if self._n_outage:
             await embedder.passages([NEUTRAL])
+        n_from_cache = self._turn.n_from_cache
         try:
             await self._turn.ask(embedder, self._setbacks, lambda now=self._turn: self._put(index, now))  # type: ignore[misc]
         finally:
             self.n_requested += self._turn.n_requested
+            self.n_from_cache += self._turn.n_from_cache - n_from_cache
         await self._weigh(embedder, index, self._turn)
         has_more = n_ready or self._turn.n_answers or self._turn.is_in_doubt or self._in_force != (index, space)
         return 0 if has_more else self._next_due_s()
@@ -255,14 +262,23 @@ class Embedding:
             return self._in_force[1]
         known = index.space
         space = known if known is not None and embedder.expect(known) else await embedder.probe()
-        await self._enter(index, space)
+        await self._enter(embedder, index, space)
         return space
 
-    async def _enter(self, index: vector.VectorIndex, space: types.Space) -> None:
+    async def _enter(self, embedder: embed.Embedder, index: vector.VectorIndex, space: types.Space) -> None:
+        self._refuse_replaced(embedder)
+        loop = asyncio.get_running_loop()
+        index.on_owed = lambda: _wake_from_thread(loop, self.wake)
         n_owed = await self._in_index(index, lambda: index.use(space))
+        self._refuse_replaced(embedder)  # or its successor's vectors would be filed under this model's name
         log.info("embedding_space", model=space.model, dim=space.dim, owed=n_owed)
         self._in_force = (index, space)
         self.on_space()
+
+    def _refuse_replaced(self, embedder: embed.Embedder) -> None:
+        """Go no further with a model that another one has taken the place of."""
+        if embedder is not self._embedder:
+            raise _ReplacedError
 
     async def _owed(self, index: vector.VectorIndex) -> list[vector.Owed]:
         """Return what to embed next, without what failed and has to wait."""
@@ -300,13 +316,15 @@ class Embedding:
         Raises:
             LLMUnavailable: it is the provider.
         """
+        self._refuse_replaced(embedder)  # it was closed: no text is at fault
         if now.n_answers == 0 and any(isinstance(one, errors.LLMUnavailable) for one in now.failures.values()):
             await embedder.passages([NEUTRAL])
         elif now.is_in_doubt or (now.n_answers == 0 and now.failures):
             space = await embedder.probe()
+            self._refuse_replaced(embedder)
             self._pace.n_refusals, self._pace.is_careful = 0, now.is_in_doubt
             if space != now.space:
-                await self._enter(index, space)  # the model gives others than it did: none of the texts is at fault
+                await self._enter(embedder, index, space)  # it gives others than it did: none of the texts is at fault
                 return
         else:
             self._pace.is_careful = False
@@ -432,3 +450,8 @@ class Embedding:
             progress=now.progress or ((max(0, total - n), total) if n else None),
             error=now.error or self._reason,
         )
+
+
+def _wake_from_thread(loop: asyncio.AbstractEventLoop, wake: Callable[[], None]) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop is closed: nothing more will be embedded
+        loop.call_soon_threadsafe(wake)

@@ -71,6 +71,11 @@ class Store:
         """Remember vectors; they are on disk afterwards."""
         await self._do(lambda cache: cache.put(space, vectors))
 
+    def limit(self, max_bytes: int) -> None:
+        """Keep no more than about that much from now on."""
+        if self._cache is not None:
+            self._cache.max_bytes = max_bytes
+
     async def close(self) -> None:
         """Close the cache."""
         await self._do(lambda cache: cache.close())
@@ -132,7 +137,10 @@ class Turn:
 
     async def take_from_cache(self) -> None:
         """Take the vectors that are there already."""
-        digests = list({piece.digest for entry in self.waiting.values() for piece in entry.pieces})
+        await self._take([piece for entry in self.waiting.values() for piece in entry.pieces])
+
+    async def _take(self, pieces: Iterable[Piece]) -> None:
+        digests = list({piece.digest for piece in pieces})
         found = await self._store.get(self.space, digests)
         self.n_from_cache += len(found)
         self._vectors |= {digest: one.reshape(1, -1) for digest, one in found.items()}
@@ -252,8 +260,10 @@ class Turn:
     async def _halve(self, embedder: embed.Embedder, whole: Piece, error: errors.LLMRejected | None) -> None:
         """Ask for a text in two parts; `error` is why not in one, None where it was not tried."""
         halves = _halves(whole)
+        await self._take(halves)  # what was halved once is not there as a whole, but in its parts
         for half in halves:
-            await self._request(embedder, [half])
+            if half.digest not in self._vectors:
+                await self._request(embedder, [half])
         failed = [self.failures[half.digest] for half in halves if half.digest in self.failures]
         if failed or not halves:
             self.failures[whole.digest] = failed[0] if failed else error or errors.LLMRejected(embedder.name, "refused")

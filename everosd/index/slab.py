@@ -9,11 +9,12 @@ import contextlib
 import os
 import sqlite3
 import threading
-from collections.abc import Container, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 import numpy as np
+import structlog
 
 from everosd import errors, types
 from everosd.index import record
@@ -46,6 +47,9 @@ CREATE TABLE IF NOT EXISTS vectors (key INTEGER PRIMARY KEY, space INTEGER NOT N
 """
 
 
+log = structlog.get_logger(__name__)
+
+
 class Slab:
     """The SQLite file: one connection that writes, one that reads, each behind a lock. All calls block."""
 
@@ -60,6 +64,8 @@ class Slab:
         self._suspect = folder / _SUSPECT
         self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
         self.space: types.Space | None = None
+        self.on_owed: Callable[[], None] = _nothing
+        """Called, from any thread, when documents owe vectors again that were found damaged."""
         self._space_id = 0
         with self.translated(is_opening=True):
             if self._suspect.exists():
@@ -307,6 +313,8 @@ class Slab:
                 )
             with self._write_lock, self.translated():
                 self._count()
+            log.warning("vectors_damaged", path=str(self.path), n_documents=len(keys))
+            self.on_owed()
 
     def close(self) -> None:
         """Bring the write-ahead log into the file and close it."""
@@ -387,6 +395,10 @@ class Slab:
     def _remember(self) -> None:
         with contextlib.suppress(OSError):
             self._suspect.touch(mode=0o600)
+
+
+def _nothing() -> None:
+    """Tell nobody."""
 
 
 def is_unavailable(error: BaseException) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import threading
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -73,6 +73,15 @@ class VectorIndex:
     def space(self) -> types.Space | None:
         """The space of the vectors that are searched; None before `use` was ever called."""
         return self._slab.space
+
+    @property
+    def on_owed(self) -> Callable[[], None]:
+        """Called, from any thread, when a search finds vectors damaged: they are owed again."""
+        return self._slab.on_owed
+
+    @on_owed.setter
+    def on_owed(self, tell: Callable[[], None]) -> None:
+        self._slab.on_owed = tell
 
     def use(self, space: types.Space) -> int:
         """Search vectors of `space` from now on; return how many documents owe theirs.

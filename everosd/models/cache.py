@@ -7,6 +7,7 @@ again: damage is set aside, and what the disk refuses is raised for the caller t
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sqlite3
 import threading
@@ -60,7 +61,7 @@ _AT_ONCE = 500
 _KEPT_SHARE = 0.9
 """Of the limit, once it was passed: room for the next vectors, so that not every one of them has to make its own."""
 _GONE_AT_ONCE = 1_000
-"""Vectors removed in one transaction."""
+"""Vectors removed in one transaction, at most."""
 _S_PER_DAY = 86_400
 
 
@@ -235,11 +236,13 @@ class Cache:
             connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_size", "page_count", "freelist_count")
         )
         if (n_pages - n_free) * page_bytes > self.max_bytes:
-            while (n_pages - n_free) * page_bytes > self.max_bytes * _KEPT_SHARE:
+            while (n_bytes := (n_pages - n_free) * page_bytes) > self.max_bytes * _KEPT_SHARE:
                 with _transaction(connection):
+                    n_kept = connection.execute("SELECT count(*) FROM vectors").fetchone()[0]
+                    n_too_many = math.ceil(n_kept * (1 - self.max_bytes * _KEPT_SHARE / n_bytes))
                     gone = connection.execute(
                         "DELETE FROM vectors WHERE rowid IN (SELECT rowid FROM vectors ORDER BY day, rowid LIMIT ?)",
-                        (_GONE_AT_ONCE,),
+                        (min(n_too_many, _GONE_AT_ONCE),),
                     ).rowcount
                 n_pages = connection.execute("PRAGMA page_count").fetchone()[0]
                 n_free = connection.execute("PRAGMA freelist_count").fetchone()[0]

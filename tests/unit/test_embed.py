@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import shutil
+import sqlite3
+import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from everosd import clock, config, daemon, errors
+from everosd import clock, config, daemon, errors, types
 from everosd.cascade import embed, rebuild
+from everosd.index import slab, vector
+from everosd.models import cache, piece
 from everosd.search import query
 from tests import embedding_stub
 from tests.unit import test_cascade as unit
@@ -324,3 +329,110 @@ async def test_a_model_that_gives_another_width_from_now_on_embeds_anew(
         await unit.until(lambda: (now := node.cascade.status().embedding) is not None and now.dim == 48)
         await embedded(node, 3)
         assert "ep_20260303_00000001" == await nearest(node, "mountain fog")
+
+
+async def test_E01_a_model_named_while_another_one_is_taken_up_has_its_vectors_filed_under_its_own_name(
+    root: Path, stub: embedding_stub.EmbeddingStub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two saves in a row, the second while the index turns to the first one's vectors, which takes it a moment."""
+    turning, go_on = threading.Event(), threading.Event()
+    turn_to = vector.VectorIndex.use
+
+    def slowly(index: vector.VectorIndex, space: types.Space) -> int:
+        n_owed = turn_to(index, space)
+        if space.model == "a":
+            turning.set()
+            go_on.wait(10)
+        return n_owed
+
+    monkeypatch.setattr(vector.VectorIndex, "use", slowly)
+    write(root)
+    async with opened(root, stub, "a") as node:
+        assert await asyncio.to_thread(turning.wait, 10)
+        assert node.meaning is not None
+        node.meaning.change(msgspec.structs.replace(node.config.embedding, model="b"))
+        await unit.until(lambda: (now := node.cascade.status().embedding) is not None and now.model.startswith("b "))
+        go_on.set()
+        await embedded(node, 3, "b")
+        space = node.meaning.embedding.index.space
+        assert space is not None
+        assert "b" == space.model
+        assert "ep_20260303_00000001" == await nearest(node, "mountain fog")
+    assert (0, 3) == await asyncio.to_thread(lambda: (n_kept(root, "a", stub.dim), n_kept(root, "b", stub.dim)))
+
+
+def n_kept(root: Path, model: str, dim: int) -> int:
+    """Return how many of the texts the cache has vectors of under the model's name."""
+    kept = cache.Cache(root / daemon.CACHE, 1 << 30)
+    found = kept.get(types.Space(model=model, dim=dim), [piece.digest(text) for text in TEXTS])
+    kept.close()
+    return len(found)
+
+
+async def test_X05_vectors_that_a_search_finds_damaged_are_made_again_at_once(
+    root: Path, stub: embedding_stub.EmbeddingStub
+) -> None:
+    """A byte of one row turned while the daemon was down: nobody has to edit anything to get the entry back."""
+    write(root)
+    async with opened(root, stub) as node:
+        await embedded(node, 3)
+    await asyncio.to_thread(damage_a_vector, root)
+    async with opened(root, stub) as node:
+        await embedded(node, 3)
+        await nearest(node, "mountain fog")
+        await unit.until(lambda: node.cascade.pending() == 0)
+        questions = ("cat on a radiator", "paid invoice", "mountain fog")
+        found = [await nearest(node, question) for question in questions]
+        assert [f"ep_2026030{n}_00000001" for n in (1, 2, 3)] == found
+    assert sorted(TEXTS) == sorted(paid(stub))
+
+
+def damage_a_vector(root: Path) -> None:
+    """Make the checksum of one row a wrong one."""
+    (path,) = (root / ".index" / "vectors").glob(f"*/{slab.FILE_NAME}")
+    index = sqlite3.connect(path, isolation_level=None)
+    index.execute("UPDATE vectors SET crc = crc + 1 WHERE key = (SELECT max(key) FROM vectors)")
+    index.close()
+
+
+async def test_E04_a_text_that_had_to_be_halved_is_not_paid_for_again(
+    root: Path, stub: embedding_stub.EmbeddingStub
+) -> None:
+    """The index is deleted: its halves are in the cache, though the text as a whole never was."""
+    stub.max_chars = 300
+    write(root, (" ".join(f"word{n}" for n in range(100)),))
+    async with opened(root, stub) as node:
+        await embedded(node, 1)
+    n_paid = len(paid(stub))
+    assert n_paid > 1
+    shutil.rmtree(root / ".index")
+    async with opened(root, stub) as node:
+        await embedded(node, 1)
+        assert "ep_20260301_00000001" == await nearest(node, "word99")
+    assert [] == [text for text, n in collections.Counter(paid(stub)).items() if n > 1]
+
+
+async def test_the_cache_keeps_what_the_settings_allow(root: Path, stub: embedding_stub.EmbeddingStub) -> None:
+    """600 vectors of 4 KB, one MiB allowed; then more is, without a restart."""
+    stub.dim = 1024
+    unit.file(root).write_text("".join(unit.entry(n, f"entry number {n} of many") for n in range(1, 601)))
+    async with opened(root, stub, more="cache_max_mb = 1\nbatch_size = 100\n") as node:
+        await embedded(node, 600)
+        n_before = await asyncio.to_thread(n_rows, root)
+        assert 100 < n_before < 300
+        assert node.meaning is not None
+        node.meaning.change(msgspec.structs.replace(node.config.embedding, cache_max_mb=100, batch_size=100))
+        unit.file(root, day="2026-03-20").write_text(
+            "".join(unit.entry(n, f"another {n} of many", "20260320") for n in range(1, 401))
+        )
+        await unit.caught_up(node)
+        await embedded(node, 1000)
+        assert n_before + 400 == await asyncio.to_thread(n_rows, root)
+
+
+def n_rows(root: Path) -> int:
+    """Return how many vectors the cache has."""
+    kept = sqlite3.connect(root / daemon.CACHE)
+    (n,) = kept.execute("SELECT count(*) FROM vectors").fetchone()
+    kept.close()
+    return int(n)
