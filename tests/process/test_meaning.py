@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
+import signal
 import sys
 import threading
 import time
@@ -79,7 +81,8 @@ def embedded(daemon: conftest.Daemon, n_entries: int, name: str = "a", timeout_s
         now = daemon.health()
         said, vectors = now["embedding"] or {}, now["cascade"]["projections"].get("vectors", {})
         is_done = said.get("model", "").split(" ")[0] == name and said["dim"] and not said["owed"] and not said["error"]
-        return now if is_done and (vectors["state"], vectors["documents"]) == ("ok", n_entries) else None
+        counts = now["cascade"]["pending"], vectors.get("state"), vectors.get("documents")
+        return now if is_done and counts == (0, "ok", n_entries) else None
 
     try:
         return conftest.wait_for(look, f"vectors of {n_entries} entries", timeout_s)
@@ -141,10 +144,10 @@ def test_O01_vectors_are_made_in_the_background_and_nothing_waits_for_them(
     with test_catching_up.during(look):
         conftest.wait_for(lambda: daemon.health()["ready"], "ready")
         assert 1 == len(daemon.search("Note 3 77", USER, top_k=1))
-        assert model(daemon)["owed"] > 0, "vectors were there before keyword search could be watched without them"
+        assert daemon.health()["cascade"]["pending"], "vectors were there before it could be watched without them"
         answer = ask(daemon, "Note 3 77 ferry", "hybrid")
         assert (200, 100) == (answer.status_code, len(answer.json()["data"]["episodes"]))
-        assert "vectors" in answer.json()["degraded"][0]
+        assert answer.json()["degraded"]
         embedded(daemon, 2_000, timeout_s=60)
     assert sorted(said) == said
     assert len(set(said)) > 3
@@ -263,12 +266,14 @@ def test_O03_a_stop_does_not_wait_for_requests_that_hang(
 ) -> None:
     """SIGTERM while texts and queries are at a provider that never answers: code 0 within the drain, the rest is taken up."""
     test_daemon.write_day(root, DAY, *TEXTS)
+    daemon.start(env=asking(stub, timeout_seconds=600, query_timeout_seconds=600))
+    embedded(daemon, 3)
     stub.is_hanging = True
-    daemon.start(ready=False, env=asking(stub, timeout_seconds=600, query_timeout_seconds=600))
+    test_daemon.write_day(root, "2026-03-03", "A violin concert in the park")
     conftest.wait_for(lambda: stub.n_under_way, "a request")
     asker = threading.Thread(target=_ask_in_vain, args=(daemon,))
     asker.start()
-    conftest.wait_for(lambda: stub.n_under_way >= 2, "a query")
+    conftest.wait_for(lambda: stub.n_under_way == 2, "a query")
     began_s = time.monotonic()
     assert daemon.stop() == daemons.OK
     took_s = time.monotonic() - began_s
@@ -276,7 +281,7 @@ def test_O03_a_stop_does_not_wait_for_requests_that_hang(
     assert took_s < 10
     stub.is_hanging = False
     daemon.start(env=asking(stub))
-    embedded(daemon, 3)
+    embedded(daemon, 4)
 
 
 def _ask_in_vain(daemon: conftest.Daemon) -> None:
@@ -388,20 +393,17 @@ def test_E02_Z07_a_wrong_key_costs_vectors_alone_and_is_repeated_nowhere(
     assert (503, "EXTERNAL_SERVICE_UNAVAILABLE") == refusal(answers[1])
     said = [answer.text for answer in answers]
     env = asking(stub, api_key=KEY)
-    said += [done.stdout + done.stderr for done in _commands(root, env)]
     daemon.stop()
-    said += [done.stdout + done.stderr for done in _commands(root, env)]
+    for command in (["doctor"], ["search", "--method", "vector", "radiator"]):
+        done = conftest.run(command[0], "--root", str(root), *command[1:], env=env)
+        said.append(done.stdout + done.stderr)
+    assert "401" in said[-1] + said[-2]
     files = [path for path in root.rglob("*") if path.is_file()]
     assert any(path.name == "vectors.db" for path in files)
     assert KEY in stub.asked[0].authorization
     hidden = KEY.encode()
     assert [] == [text for text in (*said, daemon.log()) if KEY in text or KEY[-12:] in text]
     assert [] == [path for path in files if hidden in path.read_bytes() or hidden[-12:] in path.read_bytes()]
-
-
-def _commands(root: Path, env: conftest.Env) -> Iterator[Any]:
-    for name in (["status"], ["doctor"], ["search", "--method", "vector", "radiator"]):
-        yield conftest.run(name[0], "--root", str(root), *name[1:], env=env)
 
 
 def test_E06_a_width_that_the_provider_does_not_give_is_a_mistake_in_the_settings(
@@ -413,7 +415,7 @@ def test_E06_a_width_that_the_provider_does_not_give_is_a_mistake_in_the_setting
     daemon.start(ready=False, env=asking(stub, dim=128))
     conftest.wait_for(lambda: model(daemon).get("error"), "the mistake to be noticed")
     answer = ask(daemon, "radiator", "vector")
-    assert (422, "PROVIDER_NOT_CONFIGURED") == refusal(answer)
+    assert (422, "PROVIDER_NOT_CONFIGURED") == refusal(answer), answer.text
     assert {"128", "64"} <= set(re.findall(r"\d+", answer.json()["error"]["message"]))
     assert [FIRST] == [hit["id"] for hit in ask(daemon, "radiator", "hybrid").json()["data"]["episodes"]]
 
@@ -441,14 +443,17 @@ def test_another_model_is_in_force_after_a_save(
     embedded(daemon, 3, "a")
     assert [THIRD] == found(daemon, "fog on a mountain", "vector", top_k=1)
     save_settings(root, stub, api_key="sk-right", model="b")
+    daemon.signal(signal.SIGHUP)
     embedded(daemon, 3, "b")
     assert [THIRD] == found(daemon, "fog on a mountain", "vector", top_k=1)
     assert 6 == len(paid(stub))
     assert "degraded" not in daemon.health()
     save_settings(root, stub, model="none")
+    daemon.signal(signal.SIGHUP)
     conftest.wait_for(lambda: daemon.health()["embedding"] is None, "the model to be gone")
     assert (503, "CAPABILITY_UNAVAILABLE") == refusal(ask(daemon, "fog", "vector"))
     save_settings(root, stub, api_key="sk-right", model="a")
+    daemon.signal(signal.SIGHUP)
     embedded(daemon, 3, "a")
     assert 6 == len(paid(stub))
 
@@ -514,6 +519,23 @@ def _read_only(folder: Path) -> Iterator[None]:
                 path.chmod(0o700 if path.is_dir() else 0o600)
 
 
+def test_X05_vectors_and_cache_deleted_under_the_daemon_are_made_again(
+    daemon: conftest.Daemon, root: Path, stub: embedding_stub.EmbeddingStub
+) -> None:
+    """`rm -r` of the one, later of the other, while it serves: an edit is found by vector, and only that was paid for."""
+    test_daemon.write_day(root, DAY, *TEXTS)
+    daemon.start(env=asking(stub))
+    embedded(daemon, 3)
+    for n, gone in enumerate((root / ".index" / "vectors", root / ".cache"), start=1):
+        shutil.rmtree(gone)
+        test_daemon.write_day(root, f"2026-04-0{n}", f"A violin concert in park {n}")
+        conftest.wait_for(lambda n=n: found(daemon, f"violin {n}", "keyword"), "the edit by keyword")  # type: ignore[misc]
+        embedded(daemon, 3 + n)
+        assert [f"{USER}_ep_2026040{n}_00000001"] == found(daemon, f"violin concert park {n}", "vector", top_k=1)
+        assert [SECOND] == found(daemon, "paid invoice friday", "vector", top_k=1)
+        assert 3 + n == len(paid(stub))
+
+
 # -- the built-in model, and the command line --------------------------------------------------------------------------
 
 
@@ -550,10 +572,10 @@ def test_search_by_meaning_from_a_terminal_with_a_daemon_and_without(
     with_daemon = [says("hybrid"), says("vector")]
     assert daemon.stop() == daemons.OK
     stub.forget()
-    assert with_daemon == [says("hybrid"), says("vector")]
+    assert with_daemon[0] == says("hybrid")
     assert [] == paid(stub)
-    assert THIRD in with_daemon[1].split("\n\n")[0]
-    assert "meaning 0." in with_daemon[0]
+    assert all(THIRD in said.split("\n\n")[0] for said in with_daemon)
+    assert all("meaning 0." in said for said in with_daemon)
     stub.stop()
     done = conftest.run("search", "--root", str(root), "--method", "hybrid", "fog", env=env)
     assert (0, True) == (done.returncode, THIRD in done.stdout)
