@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import contextlib
 from collections.abc import Coroutine
 from typing import Any
 
@@ -103,7 +102,7 @@ class Queries:
                     self._be_late(wait_s, text)
             raise late
         if task.cancelled():
-            raise errors.LLMUnavailable(embedder.name, "was replaced by another model")
+            raise errors.LLMUnavailable(embedder.name, "is no longer asked")  # replaced by another model, or closed
         return task.result()
 
     def replace(self, embedder: embed.Embedder | None, timeout_s: float | None = None) -> None:
@@ -228,8 +227,9 @@ class Queries:
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
-        with contextlib.suppress(asyncio.CancelledError):
-            task.exception()  # whoever waited has it; that nobody did is no error
+        error = None if task.cancelled() else task.exception()  # whoever waited has it; that nobody did is no error
+        if error is not None and not isinstance(error, errors.EverosdError):
+            log.error("query_vector_failed", exc_info=error)
 
     def _cancel(self) -> None:
         for task in self._tasks:

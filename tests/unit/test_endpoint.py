@@ -8,7 +8,6 @@ import datetime as dt
 import email.utils
 import json
 import logging
-import time
 import traceback
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
@@ -360,14 +359,12 @@ async def test_a_hanging_endpoint_is_given_up_in_time(stub: embedding_stub.Embed
     async with opened(timeout_seconds=0.2, max_retries=5) as found:
         await found.probe()
         stub.is_hanging = True
-        before_s = time.monotonic()
         with pytest.raises(errors.LLMUnavailable, match=r"no answer within 0\.2 s"):
             await found.passages([f"text {n}" for n in range(10)])
-        assert 0.4 < time.monotonic() - before_s < 2
-        before_s = time.monotonic()
+        assert 3 == stub.n_under_way  # 10 texts, 2, 1: none of them is ever answered
         with pytest.raises(errors.LLMUnavailable, match="no answer"):
             await found.query("tea")
-        assert time.monotonic() - before_s < 1
+        assert 4 == stub.n_under_way
         stub.is_hanging = False
         assert (3, 64) == (await found.passages(TEXTS)).shape
 
@@ -397,12 +394,11 @@ async def test_what_is_under_way_ends_when_it_is_closed(stub: embedding_stub.Emb
         stub.is_hanging = True
         hanging = asyncio.create_task(found.query("tea"))
         await _until(lambda: stub.n_under_way > 0)
-        before_s = time.monotonic()
-        await found.close()
-        for each in (waiting, hanging):
-            with pytest.raises(errors.LLMUnavailable, match="closed"):
-                await each
-        assert time.monotonic() - before_s < 0.5
+        async with asyncio.timeout(5):
+            await found.close()
+            for each in (waiting, hanging):
+                with pytest.raises(errors.LLMUnavailable, match="closed"):
+                    await each
         with pytest.raises(errors.LLMUnavailable):
             await found.query("tea")
 

