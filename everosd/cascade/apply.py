@@ -78,6 +78,7 @@ class Cascade:
             time=time,
             on_failure=self._failed,
             on_stale_save=self._start_healing,
+            on_doubt=lambda path: self.mark((path,)),
         )
         self._healing: set[types.RelPath] = set()
         self._tasks: asyncio.TaskGroup | None = None
@@ -189,11 +190,15 @@ class Cascade:
         """Apply a chunk; what fails as a whole (the ledger cannot be written) is tried again, nothing is dropped."""
         began_us = clock.to_us(self._clock.now())
         try:
-            held = await self._ingest.held(chunk)
-            looks = await self._in_thread(lambda: self._ingest.read(chunk, held))
-            for path, look in looks.items():
-                if not isinstance(look, scan.Unreadable):
+            growing = self._ingest.growing(chunk)
+            grown = await self._in_thread(lambda: self._ingest.read_on(growing)) if growing else {}
+            whole = tuple(path for path in chunk if path not in grown)
+            held = await self._ingest.held(whole)
+            looks = await self._in_thread(lambda: self._ingest.read(whole, held)) if whole else {}
+            for path in (*grown, *looks):
+                if not isinstance(looks.get(path), scan.Unreadable):
                     self._dirty.succeeded(path)
+            await self._ingest.apply_grown(grown, began_us)
             await self._ingest.apply(looks, began_us)
         except db.DamagedStoreError:
             raise  # the daemon ends; the next start sets the ledger aside and reads the Markdown again

@@ -5,15 +5,18 @@ Everything known of the disk lives here, as it was when it was last read.
 
 from __future__ import annotations
 
+import collections
 import pathlib
 import sqlite3
 import zoneinfo
 from collections.abc import Callable, Collection, Iterable, Mapping
 
+import msgspec
 import structlog
 
 from everosd import clock, errors, types
-from everosd.cascade import grace, plan, problems, reading
+from everosd.cascade import grace, grown, plan, problems, reading
+from everosd.cascade import tail as tails
 from everosd.log import heal, kind, layout, writer
 from everosd.store import db, ledger, meta, numbering, state
 from everosd.watch import scan
@@ -23,6 +26,9 @@ OPEN_LIMIT_S = 60.0
 
 LARGE_BYTES = 65_536
 """From this size on, asking the ledger which entries are the same costs less than taking all of them apart."""
+
+N_TAILS = 128
+"""Logs of which it is remembered where reading may go on."""
 
 Readings = dict[types.RelPath, reading.Reading]
 
@@ -42,8 +48,9 @@ class Ingest:
         time: clock.Clock,
         on_failure: Callable[[types.RelPath, str], None],
         on_stale_save: Callable[[types.RelPath, reading.Reading], None],
+        on_doubt: Callable[[types.RelPath], None],
     ) -> None:
-        """Wire it; `on_failure` and `on_stale_save` queue what cannot be done at once."""
+        """Wire it; `on_failure`, `on_stale_save` and `on_doubt` (read it whole) queue what cannot be done at once."""
         self.root = root
         self.timezone = timezone
         self.known: dict[types.RelPath, plan.Known] = {}
@@ -61,6 +68,8 @@ class Ingest:
         self._clock = time
         self._on_failure = on_failure
         self._on_stale_save = on_stale_save
+        self._on_doubt = on_doubt
+        self._tails: collections.OrderedDict[types.RelPath, tails.Tail] = collections.OrderedDict()
         self._stamps: dict[types.RelPath, str] = {}
         self._as_meant: dict[types.RelPath, bytes] = {}
         self._taken_out: dict[types.RelPath, frozenset[str]] = {}
@@ -89,6 +98,72 @@ class Ingest:
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
+    def growing(self, chunk: Collection[types.RelPath]) -> dict[types.RelPath, tails.Tail]:
+        """Return where reading may go on in those logs of a chunk to which the daemon itself may have appended."""
+        return {
+            path: tail
+            for path in chunk
+            if (tail := self._tails.get(path)) is not None
+            and not self.grace.waits(path)
+            and not self.problems.says(path)
+            and (known := self.known.get(path)) is not None
+            and (known.digest, known.is_stale) == (tail.digest, False)
+        }
+
+    def read_on(self, growing: Mapping[types.RelPath, tails.Tail]) -> dict[types.RelPath, grown.Grown | grown.Same]:
+        """Read what was appended; what has to be read whole is left out. Blocking."""
+        found = {}
+        for path, tail in growing.items():
+            look = grown.read(self.root, path, self.timezone, tail, self._pen.growth.reaches, self._clock.monotonic_s())
+            if look is not None:
+                found[path] = look
+        return found
+
+    async def apply_grown(self, looks: Mapping[types.RelPath, grown.Grown | grown.Same], began_us: int) -> None:
+        """Add what was appended.
+
+        Raises:
+            errors.StoreError: the ledger cannot be written; nothing was added for certain.
+
+        """
+        new = {path: look for path, look in looks.items() if isinstance(look, grown.Grown)}
+        if not new:
+            return
+
+        def job(connection: sqlite3.Connection) -> dict[types.RelPath, state.Outcome | None]:
+            return {
+                path: ledger.append_rows(
+                    connection,
+                    look.found,
+                    base=look.base.digest,
+                    n_before=look.base.n_entries,
+                    now_us=began_us,
+                    read_at_us=_read_at_us(look, began_us),
+                )
+                for path, look in new.items()
+            }
+
+        outcomes = await self._database.write(job)
+        for path, look in new.items():
+            outcome = outcomes[path]
+            if outcome is None:
+                self._tails.pop(path, None)
+                self._on_doubt(path)
+            else:
+                self._added(path, look, outcome, _read_at_us(look, began_us))
+        if any(outcome is not None and outcome.is_standing_changed for outcome in outcomes.values()):
+            self.problems.standing = await self._database.write(problems.load_standing)
+
+    def _added(self, path: types.RelPath, look: grown.Grown, outcome: state.Outcome, read_at_us: int) -> None:
+        found = look.found
+        disk = scan.DiskFile(path=path, inode=found.inode, size=found.size, mtime_ns=found.mtime_ns)
+        self._remember(disk, found.digest, look.tail.n_entries, read_at_us)
+        self._tails[path] = look.tail
+        self.problems.readable(path)
+        self.lsn = max(self.lsn, outcome.lsn)
+        self.n_entries += outcome.entries_delta
+        log.debug("file_grown", path=path, lsn=outcome.lsn, added=outcome.added)
+
     async def held(self, chunk: Collection[types.RelPath]) -> dict[types.RelPath, frozenset[bytes]]:
         """Return, for the large files of a chunk, which entries need not be taken apart again when they are the same.
 
@@ -116,7 +191,9 @@ class Ingest:
             is_provable = known is not None and not known.is_stale and not self.grace.waits(path)
             digest = known.digest if known is not None and is_provable else None
             try:
-                looks[path] = reading.read(self.root, path, self.timezone, digest, held.get(path, ()))
+                looks[path] = reading.read(
+                    self.root, path, self.timezone, digest, held.get(path, ()), self._clock.monotonic_s()
+                )
             except Exception as error:  # whatever a file holds, it stops no other one
                 log.exception("file_reading_failed", path=path)
                 looks[path] = scan.Unreadable(reason=f"everosd failed on it ({error!r})")
@@ -153,6 +230,12 @@ class Ingest:
 
     async def _touch(self, files: list[scan.DiskFile], began_us: int) -> None:
         """Remember a new stat of unchanged bytes, so that the next comparison need not read them."""
+        now_s = self._clock.monotonic_s()
+        for file in files:
+            tail = self._tails.get(file.path)
+            if tail is not None:
+                at = tail.identity._replace(inode=file.inode, size=file.size, mtime_ns=file.mtime_ns)
+                self._tails[file.path] = msgspec.structs.replace(tail, identity=at, compared_s=now_s)
         moved = [file for file in files if not plan.is_current(self.known[file.path], file)]
         rows = [(file.inode, file.size, file.mtime_ns, began_us, file.path) for file in moved]
         if not rows:
@@ -217,6 +300,11 @@ class Ingest:
         self.grace.miss_entries(path, outcome.withheld if _is_legible(path, read) else (), now_s)
         if not outcome.withheld:
             self._taken_out.pop(path, None)
+        self._tails.pop(path, None)
+        if read.tail is not None and not outcome.withheld:
+            self._tails[path] = read.tail
+            if len(self._tails) > N_TAILS:
+                self._tails.popitem(last=False)
         if not heal.is_older(found.stamp, self._stamps.get(path, "")):
             self._stamps[path] = found.stamp
         self.lsn = max(self.lsn, outcome.lsn)
@@ -330,6 +418,7 @@ class Ingest:
         for path in paths:
             if self.known.pop(path, None) is not None:
                 self._count_owner(path, -1)
+            self._tails.pop(path, None)
             self.grace.forget(path)
             self.problems.forget(path)
             outcome = outcomes.get(path)
@@ -339,6 +428,11 @@ class Ingest:
                 if not self.is_accepting:  # what a person has confirmed is no part of what may be an accident
                     self.grace.deleted(outcome.removed, now_s)
         self.problems.standing = await self._database.write(problems.load_standing)
+
+
+def _read_at_us(look: grown.Grown, began_us: int) -> int:
+    """Return when all of a file was read; without that its stat proves nothing, and its bytes are compared in time."""
+    return began_us if look.is_compared else look.found.mtime_ns // 1000
 
 
 def _is_log(path: types.RelPath) -> bool:

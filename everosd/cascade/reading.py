@@ -11,6 +11,7 @@ from collections.abc import Collection
 import msgspec
 
 from everosd import errors, types
+from everosd.cascade import tail as tails
 from everosd.log import entry as entries
 from everosd.log import file, layout, parse, swap, view
 from everosd.store import state
@@ -27,6 +28,8 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     parsed: parse.Parsed
     is_being_written: bool
     """Some program has it open for writing: what is missing from it may still come."""
+    tail: tails.Tail | None = None
+    """Of a log that only machines write: where reading may go on."""
 
 
 class Unchanged(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,11 +47,12 @@ def read(
     timezone: zoneinfo.ZoneInfo,
     known_digest: bytes | None = None,
     held: Collection[bytes] = (),
+    now_s: float | None = None,
 ) -> Look:
     """Read and parse one file.
 
     `known_digest` is that of the bytes read last, to stop short when they are the same; `held` are the digests of the
-    entries that the ledger holds of the file, which are not taken apart again.
+    entries that the ledger holds of the file, which are not taken apart again. `now_s` (monotonic) asks for its tail.
     """
     seen = scan.look(root, path)
     if not isinstance(seen, scan.DiskFile):
@@ -70,9 +74,11 @@ def read(
     parsed = parse.parse(
         path, found.data, place, is_known=(lambda digest, at: _digest(digest, at, timezone) in held) if held else None
     )
+    state_found = to_state(parsed, disk, timezone, held)
     return Reading(
-        found=to_state(parsed, disk, timezone, held),
+        found=state_found,
         parsed=parsed,
+        tail=None if now_s is None else tails.of(parsed, state_found, at, found.data, now_s),
         is_being_written=not found.is_stable or bool(swap.is_open_for_writing(root / path)),
     )
 

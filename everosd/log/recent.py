@@ -20,9 +20,19 @@ class Recent:
         """Start with none."""
         self._rows: collections.deque[tuple[types.RelPath, heal.Row]] = collections.deque()
         self._n_bytes = 0
+        self._refused: set[tuple[types.RelPath, str]] = set()
+
+    def refuse(self, path: types.RelPath, entry_id: str) -> None:
+        """Note a row that was taken back because it could not be written: whoever read it meanwhile is mistaken."""
+        self._refused.add((path, entry_id))
+
+    def is_refused(self, path: types.RelPath, entry_id: str) -> bool:
+        """Tell whether a row was taken back, and not written since."""
+        return (path, entry_id) in self._refused
 
     def add(self, path: types.RelPath, row: heal.Row) -> None:
         """Remember a row, and forget those that are old by its time."""
+        self._refused.discard((path, row.id))
         self._rows.append((path, row))
         self._n_bytes += len(row.text)
         while self._n_bytes > _MAX_BYTES or self._rows[0][1].at_us < row.at_us - KEEP_US:

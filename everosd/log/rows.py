@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import functools
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import cast
 
 from everosd import clock, errors
 from everosd.log import context as contexts
-from everosd.log import entry, exchange, file, job, numbering, parse, recent, render, replacement, rewrite, tail
+from everosd.log import entry, exchange, file, growth, job, numbering, parse, recent, render, replacement, rewrite, tail
 from everosd.log import heal as healing
 
 
@@ -22,10 +23,12 @@ class Rows:
         context: contexts.Context,
         numbers: numbering.Numbering,
         appended: recent.Recent,
+        grown: growth.Growth,
         rewriter: rewrite.Rewriter,
     ) -> None:
-        """Take ids from `numbers`, note in `appended`, and leave to `rewriter` what appending cannot put right."""
+        """Take ids from `numbers`, note in `appended` and `grown`, leave to `rewriter` what appending cannot put right."""
         self._context, self._numbers, self._recent, self._rewriter = context, numbers, appended, rewriter
+        self._growth = grown
 
     async def turn(self, queue: job.Queue, absolute: Path, jobs: Sequence[job.Job]) -> parse.Warning | None:
         """Write what was asked for; jobs that are not finished or failed afterwards wait for the next turn.
@@ -71,7 +74,12 @@ class Rows:
             # Those who asked have been told, on the loop's next turn.
             await asyncio.sleep(0)
             return
-        queue.left = await self._context.in_thread(lambda: self._write(queue, absolute, rows, is_there=is_there))
+        try:
+            queue.left = await self._context.in_thread(lambda: self._write(queue, absolute, rows, is_there=is_there))
+        except errors.WriteRefused:
+            for row in rows:
+                self._recent.refuse(queue.path, row.id)
+            raise
         if queue.left is not None:
             queue.settled = queue.left
             at_us = clock.to_us(self._context.clock.now())
@@ -102,7 +110,9 @@ class Rows:
         """Return the state of the file afterwards; None when it is not as it was and nothing was written."""
         if is_there:
             text = "".join(render.marked_text(each, queue.newline) for each in rows)
-            return tail.append(absolute, text.encode("utf-8", "surrogatepass"), step=self._context.step)
+            data = text.encode("utf-8", "surrogatepass")
+            grew = functools.partial(self._growth.grew, queue.path)
+            return tail.append(absolute, data, step=self._context.step, grew=grew)
         file.make_folder(absolute.parent)
         stamp = self._context.clock.now().astimezone(dt.UTC).isoformat(timespec="microseconds")
         new = render.new_file(queue.place, rows, stamp=stamp)

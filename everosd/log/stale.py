@@ -61,7 +61,11 @@ class StaleSaves:
         if lost:
             torn = await self._context.in_thread(lambda: tail.torn_rows(self._context.tmp))
             moved = await self._context.journal.moved(queue.path, lost)
-            lost = {key: text for key, text in lost.items() if key not in moved and (key, text.strip()) not in torn}
+            lost = {
+                key: text
+                for key, text in lost.items()
+                if key not in moved and (key, text.strip()) not in torn and not self._rows.is_refused(queue.path, key)
+            }
         writes = await self._context.journal.since(queue.path, parsed.stamp)
         plan.stamps += [write.stamp for write in writes]
         since = healing.over(healing.Write(stamp="", added=lost), healing.unseen(parsed, writes))

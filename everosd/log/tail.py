@@ -7,6 +7,7 @@ import os
 import re
 import secrets
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from everosd import errors
@@ -22,7 +23,17 @@ _TORN = re.compile(r"\A {0,3}<!--\s*entry:\s*([^\s<>]+)\s*-->[ \t]*\n(.*)", re.D
 _MARKER = b"<!-- entry:"
 
 
-def append(path: Path, data: bytes, *, step: file.Step = file.no_step) -> file.Identity | None:
+Grew = Callable[[file.Identity, file.Identity, int], None]
+"""Gets the states of a file just before and just after a write, and by how many bytes it was meant to grow."""
+
+
+def _tell_nobody(before: file.Identity, after: file.Identity, n_bytes: int) -> None:
+    """Do nothing."""
+
+
+def append(
+    path: Path, data: bytes, *, step: file.Step = file.no_step, grew: Grew = _tell_nobody
+) -> file.Identity | None:
     """Add bytes at the end of a file that only machines write, and bring them to disk.
 
     A line that was left without an end gets one first. After a failure the file is as long as before.
@@ -31,6 +42,7 @@ def append(path: Path, data: bytes, *, step: file.Step = file.no_step) -> file.I
         path: An existing file.
         data: Whole rows.
         step: Called at `written` and `synced`.
+        grew: Called as soon as the bytes can be read.
 
     Returns:
         The state of the file afterwards; None when there is none, or the name stands for another file now: read again
@@ -49,11 +61,13 @@ def append(path: Path, data: bytes, *, step: file.Step = file.no_step) -> file.I
             if not file.is_ours_to_write(path, found):
                 return None
             _lock(path, descriptor)
-            size = os.fstat(descriptor).st_size
+            before = file.identity_of(os.fstat(descriptor))
+            size = before.size
             if size and os.pread(descriptor, 1, size - 1) != b"\n":
                 data = b"\n" + data
             try:
                 file.write_all(descriptor, data)
+                grew(before, file.identity_of(os.fstat(descriptor)), len(data))
                 step("written")
                 os.fsync(descriptor)
             except OSError:

@@ -21,7 +21,7 @@ import structlog
 from everosd import clock as clocks
 from everosd import errors, types
 from everosd.log import context as contexts
-from everosd.log import displaced, entry, file, job, layout, numbering, parse, recent, rewrite, rows, stale
+from everosd.log import displaced, entry, file, growth, job, layout, numbering, parse, recent, rewrite, rows, stale
 from everosd.log import heal as healing
 from everosd.log import kind as kinds
 
@@ -85,7 +85,8 @@ class Writer:
         numbers, appended = numbering.Numbering(self._context), recent.Recent()
         saves = stale.StaleSaves(self._context, self.append, appended)
         self._rewriter = rewrite.Rewriter(self._context, numbers, saves, self._watch)
-        self._rows = rows.Rows(self._context, numbers, appended, self._rewriter)
+        self.growth = growth.Growth()
+        self._rows = rows.Rows(self._context, numbers, appended, self.growth, self._rewriter)
         self._queues: dict[types.RelPath, job.Queue] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._busy: set[types.RelPath] = set()

@@ -120,6 +120,47 @@ def _apply(
     return outcome
 
 
+def append_rows(
+    connection: sqlite3.Connection, file: state.FileState, *, base: bytes, n_before: int, now_us: int, read_at_us: int
+) -> state.Outcome | None:
+    """Add the entries that were appended to a file; does work in proportion to them, not to the file.
+
+    Args:
+        connection: On the writer thread.
+        file: The file as it is now, with the new entries only.
+        base: Digest of the bytes that they were appended to.
+        n_before: Entries that stand before them.
+        now_us: When they were read.
+        read_at_us: When all of the file was read, as far as its stat is to prove that nothing has changed since.
+
+    Returns:
+        None when the ledger holds another state of the file, or one of the new ids: nothing is done then.
+    """
+    row = connection.execute("SELECT digest, is_stale FROM files WHERE path = ?", (file.path,)).fetchone()
+    ids = [entry.entry_id for entry in file.entries]
+    taken = "SELECT 1 FROM entries WHERE path = ? AND entry_id = ?"
+    if row != (base, 0) or any(connection.execute(taken, (file.path, each)).fetchone() for each in ids):
+        return None
+    order = numbering.Numbering(connection, now_us)
+    scope = (file.owner.app, file.owner.project, file.owner.type, file.owner.id)
+    inserts = []
+    for position, entry in enumerate(file.entries, n_before):
+        values = tuple(getattr(entry, name) for name in _COLUMNS)
+        key = order.next_key()
+        inserts.append((key, file.path, position, *scope, order.event(key, "added", file.path), now_us, *values))
+    connection.executemany(_INSERT, inserts)
+    connection.execute(
+        "UPDATE files SET inode = ?, size = ?, mtime_ns = ?, digest = ?, n_entries = ?, read_at_us = ? WHERE path = ?",
+        (file.inode, file.size, file.mtime_ns, file.digest, n_before + len(ids), read_at_us, file.path),
+    )
+    outcome = state.Outcome(added=len(ids), entries_delta=len(ids))
+    outcome.is_standing_changed = standing.settle(connection, order, file.owner, ids)
+    _raise_sequences(connection, scope, file)
+    outcome.lsn = order.lsn
+    order.flush()
+    return outcome
+
+
 def _out_of_step(path: str, entry_id: str) -> errors.StoreError:
     return errors.StoreError(f"{path}: {entry_id} was read as unchanged, and the ledger holds another state of it")
 

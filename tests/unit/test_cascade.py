@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import random
 import re
 import shutil
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
 
 from everosd import config, daemon, errors, types
-from everosd.cascade import rebuild, verify
+from everosd.cascade import grown, reading, rebuild, verify
 from everosd.log import entry as entries
 from everosd.search import query
 from tests import fast_clock
@@ -391,6 +393,12 @@ async def messages(node: daemon.Node, *texts: str) -> Path:
     return node.cascade.root / node.cascade.writer.layout.path_for(session, "message", "2026-03-02")
 
 
+def message(number: int, text: str) -> str:
+    """Return one row of a session."""
+    name = f"ms_20260302_{number:08d}"
+    return f"<!-- entry:{name} -->\n## {name}\n\n### Text\n{text}\n<!-- /entry:{name} -->\n"
+
+
 def without(text: str, *numbers: int) -> str:
     """Return a session log without some of its rows."""
     for number in numbers:
@@ -472,6 +480,99 @@ async def test_a_session_whose_frontmatter_breaks_keeps_its_rows_until_it_is_men
         await healed(node, path, buffer)
         assert ["a", "b"] == re.findall(r"(?m)^(\w)$", path.read_text())
         assert 2 == await live(node)
+
+
+async def test_an_append_to_a_session_reads_what_was_appended(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the file is: it is read whole once, and the ledger says what a reading of all of it says."""
+    whole: list[str] = []
+    read = reading.read
+
+    def counted(root: Path, path: types.RelPath, *args: Any) -> reading.Look:
+        whole.append(path)
+        return read(root, path, *args)
+
+    monkeypatch.setattr(grown, "PROOF_S", 1e9)
+    async with opened(root) as node:
+        path = await messages(node, "a", "b")
+        await messages(node, "c")
+        monkeypatch.setattr(reading, "read", counted)
+        for n in range(20):
+            await messages(node, f"d{n}", f"e{n}")
+        monkeypatch.setattr(reading, "read", read)
+        assert [] == whole
+        assert 43 == await live(node)
+        with path.open("a") as out:  # another program: not provable
+            out.write(message(99, "theirs"))
+        await caught_up(node)
+        assert 44 == await live(node)
+        await messages(node, "f")
+        assert 45 == await live(node)
+
+
+async def test_a_change_that_hides_behind_an_append_is_found_by_comparing(root: Path) -> None:
+    """Somebody changed a row in place in the clock tick of an append: neither size nor time tells."""
+    async with opened(root) as node:
+        path = await messages(node, "walnut", "b")
+        await messages(node, "c")
+        at = path.stat()
+        with path.open("r+b") as out:
+            out.seek(path.read_bytes().index(b"walnut"))
+            out.write(b"cherry")
+        os.utime(path, ns=(at.st_atime_ns, at.st_mtime_ns))
+        await node.clock.sleep(grown.PROOF_S + 1)
+        await messages(node, "d")
+        assert 4 == await live(node)
+        at = path.stat()
+        with path.open("r+b") as out:
+            out.seek(path.read_bytes().index(b"cherry"))
+            out.write(b"walnut")
+        os.utime(path, ns=(at.st_atime_ns, at.st_mtime_ns))
+        await node.clock.sleep(grown.PROOF_S + 1)
+        await caught_up(node)
+        assert 4 == await live(node)
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_whatever_comes_between_appends_the_ledger_says_what_the_file_says(
+    root: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of the daemon, and between them edits, rows of others, half rows, fences, CRLF, copies, deletions."""
+    chance = random.Random(seed)  # noqa: S311 - no secret
+    if seed % 2:
+        monkeypatch.setattr(grown, "PROOF_S", 1e9)
+
+    def lines(path: Path, change: Callable[[str], str]) -> None:
+        path.write_bytes(change(path.read_bytes().decode()).encode())
+
+    # After these the file is as plain as before; the others are warned of, and keep it from being read on.
+    deeds: list[Callable[[str], str]] = [
+        lambda text: text.replace("\nword ", "\nWORD ", 1),
+        lambda text: text + message(1000 + len(text), "by hand"),
+        lambda text: text.replace("\r\n", "\n").replace("\n", "\r\n"),
+        lambda text: text.removesuffix("\n"),
+        lambda text: without(text, chance.randrange(1, 9)),
+        lambda text: text.replace("schema_version: 1", "schema_version: 2"),
+    ]
+    odd: list[Callable[[str], str]] = [
+        lambda text: text + "<!-- entry:ms_20260302_00000500 -->\nhalf a row",
+        lambda text: text + "```\nnot closed\n",
+        lambda text: text + "a note below the rows\n",
+        lambda text: text + message(1, "an id that is there"),
+        lambda text: text.replace("### Text\n", "### Text\n~~~\n", 1),
+    ]
+    async with opened(root) as node:
+        path = await messages(node, "word 0")
+        for n in range(30):
+            if chance.random() < 0.3:
+                lines(path, chance.choice(deeds if seed < 4 or n < 20 else odd))
+            if chance.random() < 0.7:
+                await messages(node, *(f"word {n} ```\n{at}" for at in range(chance.randrange(1, 4))))
+            if chance.random() < 0.3:
+                await caught_up(node)
+            if n % 5 == 0:
+                await live(node)
+        await node.clock.sleep(2.5)
+        await live(node)
 
 
 async def test_bytes_that_say_nothing_are_no_deletion(root: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import stat
 import subprocess
@@ -15,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from everosd import errors
-from everosd.log import displaced, exchange, file, swap, tail
+from everosd import errors, types
+from everosd.log import displaced, exchange, file, growth, swap, tail
 from tests import steps
 
 OLD = b"---\nid: x\n---\nold\n"
@@ -486,6 +487,42 @@ def test_rows_are_appended_each_on_its_own_line(tmp_path: Path) -> None:
     assert tail.append(path, b"row 2\n") == file.identify(path)
     assert path.read_bytes() == b"row 1\nrow 2\n"
     assert tail.append(path, b"row 3\n", step=steps.once("synced", lambda: by_rename(path, b"other\n"))) is None
+
+
+def test_what_an_append_made_of_a_file_is_told_before_it_is_durable(tmp_path: Path) -> None:
+    """Whoever sees the new bytes can know already whose they are; an append from outside breaks the chain."""
+    path, name = tmp_path / "rows.md", types.RelPath("rows.md")
+    path.write_bytes(b"row 1\n")
+    first = file.identify(path)
+    assert first is not None
+    grown = growth.Growth()
+    seen: list[bool] = []
+
+    def add(data: bytes) -> file.Identity:
+        def step(_: str) -> None:
+            now = file.identify(path)
+            seen.append(now is not None and grown.reaches(name, now, now))
+
+        after = tail.append(path, data, step=step, grew=functools.partial(grown.grew, name))
+        assert after is not None
+        return after
+
+    second, third = add(b"row 2\n"), add(b"row 3\n")
+    assert seen == [True] * 4
+    assert grown.reaches(name, first, third)
+    assert grown.reaches(name, second, third)
+    assert not grown.reaches(name, third, second)
+    with path.open("ab") as out:
+        out.write(b"theirs\n")
+    theirs = file.identify(path)
+    assert theirs is not None
+    assert not grown.reaches(name, first, theirs)
+    fourth = add(b"row 4\n")
+    assert not grown.reaches(name, third, fourth)
+    assert grown.reaches(name, theirs, fourth)
+    assert not grown.reaches(types.RelPath("other.md"), theirs, fourth)
+    grown.grew(name, fourth, fourth._replace(size=fourth.size + 9), 5)
+    assert not grown.reaches(name, theirs, fourth._replace(size=fourth.size + 9))
 
 
 ROW = b"<!-- entry:ms_20260302_00000001 -->\n## ms_20260302_00000001\n\ntext\n<!-- /entry:ms_20260302_00000001 -->\n"

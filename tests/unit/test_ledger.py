@@ -264,3 +264,33 @@ def test_I05_a_duplicate_that_is_mended_or_moves_is_told_anew(connection: sqlite
     assert apply(connection, file("a.md", twice[0]), removable=None)["a.md"].is_standing_changed
     assert [] == standing.duplicates(connection)
     assert not apply(connection, file("a.md", twice[0]))["a.md"].is_standing_changed
+
+
+def test_appended_entries_are_added_to_what_is_known(connection: sqlite3.Connection) -> None:
+    """Behind those that are there, numbered once; the file is known in its new state, and its numbers are given."""
+    ledger.apply_files(connection, [file("a.md", entry("ep_20260302_00000001"))], now_us=1)
+    known = file("a.md", entry("ep_20260302_00000001"))
+    new = msgspec.structs.replace(file("a.md", entry("ep_20260302_00000007", line=9)), digest=b"new", size=77)
+    outcome = ledger.append_rows(connection, new, base=known.digest, n_before=1, now_us=2, read_at_us=3)
+    assert outcome is not None
+    assert (1, 0, 1) == (outcome.added, outcome.modified, outcome.entries_delta)
+    rows = connection.execute("SELECT entry_id, position, line, lsn FROM entries ORDER BY position").fetchall()
+    assert [("ep_20260302_00000001", 0, 1, 1), ("ep_20260302_00000007", 1, 9, outcome.lsn)] == rows
+    assert (b"new", 77, 2, 3) == connection.execute("SELECT digest, size, n_entries, read_at_us FROM files").fetchone()
+    assert (7,) == connection.execute("SELECT high FROM sequences").fetchone()
+
+
+def test_nothing_is_added_to_another_state_of_a_file_nor_an_id_twice(connection: sqlite3.Connection) -> None:
+    """Neither to bytes that the ledger does not hold, nor to a file that is to be read anew, nor an id that is there."""
+    known = file("a.md", entry("ep_20260302_00000001"))
+    ledger.apply_files(connection, [known], now_us=1)
+    new = file("a.md", entry("ep_20260302_00000002"))
+
+    def add(found: state.FileState, base: bytes) -> state.Outcome | None:
+        return ledger.append_rows(connection, found, base=base, n_before=1, now_us=2, read_at_us=2)
+
+    assert add(new, b"another state") is None
+    assert add(file("a.md", entry("ep_20260302_00000001", "other")), known.digest) is None
+    connection.execute("UPDATE files SET is_stale = 1")
+    assert add(new, known.digest) is None
+    assert (1,) == connection.execute("SELECT count(*) FROM entries").fetchone()
