@@ -34,7 +34,6 @@ REQUESTS_AHEAD = 2
 MIN_SPLIT_CHARS = 80
 """A text that is refused is halved and asked for in two parts down to this length."""
 
-
 MAX_REFUSALS = 20
 """So many in a row are the provider's fault, not the texts': halving one text of a thousand letters takes 15 at most."""
 
@@ -186,18 +185,19 @@ class Turn:
         self._sent = {asyncio.create_task(send(one), name="embed") for one in self._requests(embedder, alone)}
         if self._sent:
             await asyncio.wait(self._sent)
-        for task in self._sent:
-            task.result()
+        # Of every one, although one is raised: an error that nobody looks at is logged as lost, with its traceback.
+        failures = [task.exception() for task in self._sent]
+        for failure in filter(None, failures):
+            raise failure
 
     async def drain(self, timeout_s: float) -> None:
         """Keep the answers that are on their way, for a moment, then let go."""
-        pending = [task for task in self._sent if not task.done()]
-        if not pending:
+        if not self._sent:
             return
-        _, late = await asyncio.wait(pending, timeout=timeout_s)
+        _, late = await asyncio.wait(self._sent, timeout=timeout_s)
         for task in late:
             task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
+        await asyncio.gather(*self._sent, return_exceptions=True)  # of those that are done too: see `ask`
 
     def failure_of(self, entry: Entry) -> errors.LLMError | None:
         """Return why an entry that waits has failed; None: nothing was asked of it yet."""
