@@ -67,7 +67,7 @@ class Slab:
         self.on_owed: Callable[[], None] = _nothing
         """Called, from any thread, when documents owe vectors again that were found damaged."""
         self._space_id = 0
-        with self.translated(is_opening=True):
+        with self._translated(is_opening=True):
             if self._suspect.exists():
                 raise errors.DerivedIndexError(record.NAME, "it was found damaged while it was in use")
             self._writer = _connect(self.path)
@@ -134,7 +134,7 @@ class Slab:
                 "(SELECT 1 FROM vectors v WHERE v.key = documents.key AND v.space = ? AND v.digest = documents.digest))",
                 (space_id,),
             )
-        with self._write_lock, self.translated():
+        with self._write_lock, self._translated():
             self._count()
         self.space, self._space_id = space, space_id
         return True
@@ -156,14 +156,14 @@ class Slab:
                     partition, fields = partitions[row.name], record.fields_of(row)
                     changed += 1
                     crc = record.document_crc(key, row.name, row.digest, fields)
-                    rows.append((key, partition, changed, row.digest, fields, crc, key, self._space_id, row.digest))
+                    rows.append((key, partition, changed, row.digest, fields, crc, self._space_id))
                     if not row.digest and key in before:
                         silent.append((key,))
             cursor.executemany("DELETE FROM vectors WHERE key = ?", silent)
             cursor.executemany(
                 "INSERT OR REPLACE INTO documents (key, partition, changed, digest, fields, crc, is_owed) VALUES "
                 "(?1, ?2, ?3, ?4, ?5, ?6, ?4 != x'' AND NOT EXISTS "
-                "(SELECT 1 FROM vectors WHERE key = ?7 AND space = ?8 AND digest = ?9))",
+                "(SELECT 1 FROM vectors WHERE key = ?1 AND space = ?7 AND digest = ?4))",
                 rows,
             )
             after = _before(cursor, changes)
@@ -311,7 +311,7 @@ class Slab:
                 cursor.executemany(
                     "UPDATE documents SET is_owed = 1 WHERE key = ? AND digest != x''", [(key,) for key in keys]
                 )
-            with self._write_lock, self.translated():
+            with self._write_lock, self._translated():
                 self._count()
             log.warning("vectors_damaged", path=str(self.path), n_documents=len(keys))
             self.on_owed()
@@ -339,7 +339,7 @@ class Slab:
 
     def _give_back(self) -> None:
         """Return pages to the file system where many are free: the file follows what is in it, also downward."""
-        with self._write_lock, self.translated():
+        with self._write_lock, self._translated():
             n_free = int(self._writer.execute("PRAGMA freelist_count").fetchone()[0])
             if n_free > _SPARE_PAGES:
                 n_pages = int(self._writer.execute("PRAGMA page_count").fetchone()[0])
@@ -349,7 +349,7 @@ class Slab:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Cursor]:
-        with self._write_lock, self.translated():
+        with self._write_lock, self._translated():
             if _identity(self.path) != self._identity:
                 raise errors.DerivedIndexError(record.NAME, f"{FILE_NAME} was deleted or replaced while it was in use")
             cursor = self._writer.cursor()
@@ -366,7 +366,7 @@ class Slab:
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sqlite3.Cursor]:
-        with self._read_lock, self.translated():
+        with self._read_lock, self._translated():
             cursor = self._reader.cursor()
             cursor.execute("BEGIN")  # one state, also over several statements
             try:
@@ -377,7 +377,7 @@ class Slab:
                 cursor.close()
 
     @contextlib.contextmanager
-    def translated(self, *, is_opening: bool = False) -> Iterator[None]:
+    def _translated(self, *, is_opening: bool = False) -> Iterator[None]:
         """Turn what SQLite and the disk raise into our errors; damage is remembered, so that it is set aside next time."""
         try:
             yield
@@ -386,7 +386,7 @@ class Slab:
                 self._remember()
             raise
         except (sqlite3.Error, OSError, UnicodeDecodeError, msgspec.MsgspecError) as error:
-            if is_unavailable(error):
+            if _is_unavailable(error):
                 raise errors.IndexUnavailable(record.NAME, str(error)) from error
             if not is_opening:
                 self._remember()
@@ -401,7 +401,7 @@ def _nothing() -> None:
     """Tell nobody."""
 
 
-def is_unavailable(error: BaseException) -> bool:
+def _is_unavailable(error: BaseException) -> bool:
     """Return whether a disk refused, which is no damage: no permission, no space, locked, failing."""
     if isinstance(error, sqlite3.Error):
         name = getattr(error, "sqlite_errorname", "")
