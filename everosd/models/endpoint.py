@@ -227,16 +227,21 @@ class Endpoint:
                 asyncio.to_thread(_connect, self._settings), name="embedding-connect"
             )
         connecting = self._connecting
-        await asyncio.wait(
-            {connecting}
-        )  # and not `await connecting`: whoever is cancelled here leaves it to the others
+        await asyncio.wait({connecting})  # not awaited itself: whoever is cancelled here leaves it to the others
         if connecting.cancelled() or connecting.exception() is not None:
             self._connecting = None
-            error = None if connecting.cancelled() else connecting.exception()
-            why = str(error) if isinstance(error, _NoClientError) else type(error).__name__
-            reason = "is being closed" if error is None else f"cannot be set up: {why}"
-            raise errors.LLMUnavailable(self.name, reason, hint="correct base_url and api_key under [embedding]")
+            raise self._no_client(None if connecting.cancelled() else connecting.exception())
         return connecting.result()
+
+    def _no_client(self, error: BaseException | None) -> errors.LLMUnavailable:
+        """Return why there is no client, without a word that may hold the key; None: it is not wanted any more."""
+        if error is None:
+            return errors.LLMUnavailable(self.name, "is being closed")
+        if isinstance(error, ImportError):
+            return errors.LLMUnavailable(self.name, f"cannot be asked from here: {error}", hint="install everosd again")
+        why = str(error) if isinstance(error, _NoClientError) else type(error).__name__
+        hint = "correct base_url and api_key under [embedding]"
+        return errors.LLMUnavailable(self.name, f"cannot be set up: {why}", hint=hint)
 
     def _failure(self, answer: _Answer, n_sent: int, *, is_query: bool) -> errors.LLMError | None:
         """Return what to raise for an answer, if no later one is better; remember until when nothing is to be sent."""
@@ -287,9 +292,8 @@ class Endpoint:
             LLMRejected: there is something wrong with the vectors.
             ConfigError: they have another width than the settings ask for.
         """
-        decode = _decode if len(body) < _LARGE_BODY_BYTES else _in_thread
-        found = decode(body, n_texts)
-        given = await found if asyncio.iscoroutine(found) else found
+        is_large = len(body) >= _LARGE_BODY_BYTES
+        given = await asyncio.to_thread(_decode, body, n_texts) if is_large else _decode(body, n_texts)
         if given is None:
             hint = "see that base_url under [embedding] is that of an OpenAI-compatible endpoint"
             raise errors.LLMUnavailable(self.name, "gives something else than embeddings", hint=hint)
@@ -382,10 +386,6 @@ def _decode(body: bytes, n_texts: int) -> embed.Vectors | str | None:
 
 def _wait_s(n_sent: int) -> float:
     return float(min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** min(n_sent - 1, 30)))
-
-
-async def _in_thread(body: bytes, n_texts: int) -> embed.Vectors | str | None:
-    return await asyncio.to_thread(_decode, body, n_texts)
 
 
 def _connect(settings: config.Embedding) -> openai.AsyncOpenAI:

@@ -8,6 +8,7 @@ import datetime as dt
 import email.utils
 import json
 import logging
+import sys
 import traceback
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
@@ -332,6 +333,19 @@ async def test_a_retry_after_that_makes_no_sense_does_no_harm(
             with contextlib.suppress(errors.LLMUnavailable):
                 await found.passages(TEXTS)
             await asyncio.sleep(0.02)
+
+
+async def test_a_client_that_is_not_installed_is_said_and_not_the_settings(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broken installation has another remedy than a wrong key; mended, the same endpoint is asked."""
+    async with opened() as found:
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, "openai", None)
+            with pytest.raises(errors.LLMUnavailable, match="openai") as raised:
+                await found.query("tea")
+        assert "install everosd again" == raised.value.hint
+        assert (64,) == (await found.query("tea")).shape
 
 
 async def test_an_empty_account_is_not_asked_again_at_once(stub: embedding_stub.EmbeddingStub, opened: Open) -> None:
