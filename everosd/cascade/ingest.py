@@ -283,7 +283,7 @@ class Ingest:
 
     def _removable(self, path: types.RelPath, read: reading.Reading, now_s: float) -> Collection[grace.Identity] | None:
         """Return which missing entries of a file are gone for certain; None: whatever is missing."""
-        if not _is_legible(path, read):
+        if not _is_legible(read):
             return ()  # bytes that say nothing (UTF-16, half a save) are no deletion, however long they stay
         if self.is_accepting:
             return None
@@ -297,7 +297,7 @@ class Ingest:
         found = read.found
         disk = scan.DiskFile(path=path, inode=found.inode, size=found.size, mtime_ns=found.mtime_ns)
         self._remember(disk, found.digest, len(found.entries) + len(outcome.withheld), began_us)
-        self.grace.miss_entries(path, outcome.withheld if _is_legible(path, read) else (), now_s)
+        self.grace.miss_entries(path, outcome.withheld if _is_legible(read) else (), now_s)
         if not outcome.withheld:
             self._taken_out.pop(path, None)
         self._tails.pop(path, None)
@@ -319,7 +319,7 @@ class Ingest:
     def _is_stale_save(self, path: types.RelPath, read: reading.Reading) -> bool:
         """Return whether the file carries an older stamp than one that is known to have been on disk."""
         stamp = read.found.stamp
-        if not stamp or read.found.error or self._as_meant.get(path) == read.found.digest or _is_log(path):
+        if not stamp or read.found.error or self._as_meant.get(path) == read.found.digest or _is_log(read):
             return False
         return any(
             heal.is_older(stamp, newest) for newest in (self._stamps.get(path, ""), self._pen.newest_stamp(path))
@@ -327,7 +327,7 @@ class Ingest:
 
     async def _short(self, readings: Readings) -> list[types.RelPath]:
         """Return the logs of machines from whose end rows are missing that nobody can have meant to take out."""
-        logs = {path: read.parsed for path, read in readings.items() if path in self.known and _is_log(path)}
+        logs = {path: read.parsed for path, read in readings.items() if path in self.known and _is_log(read)}
         if not logs or self.is_accepting:
             return []
 
@@ -347,7 +347,7 @@ class Ingest:
         """Put back what a stale editor buffer wiped; the file then has to be looked at once more."""
         try:
             entries = None
-            if not _is_log(path):
+            if not _is_log(read):
                 entries, _ = await self._database.write(lambda connection: meta.held_of(connection, path))
             report = await self._pen.heal(path, read.parsed, entries)
         except errors.EverosdError as error:
@@ -357,7 +357,7 @@ class Ingest:
         if report:
             log.warning("stale_save_healed", path=path, restored=len(report.restored), conflicts=len(report.conflicts))
             self.problems.healed(path, report.describe())
-        elif _is_log(path):
+        elif _is_log(read):
             self._taken_out[path] = frozenset(report.meant)
         else:
             # Nothing of the daemon's is missing: the save counts as it stands, old stamp and all.
@@ -435,18 +435,17 @@ def _read_at_us(look: grown.Grown, began_us: int) -> int:
     return began_us if look.is_compared else look.found.mtime_ns // 1000
 
 
-def _is_log(path: types.RelPath) -> bool:
+def _is_log(read: reading.Reading) -> bool:
     """Return whether only machines write a file."""
-    place = layout.place(path)
-    return place is not None and kind.BY_NAME[place.kind].written == "appended"
+    return kind.BY_NAME[read.parsed.place.kind].written == "appended"
 
 
-def _is_legible(path: types.RelPath, read: reading.Reading) -> bool:
+def _is_legible(read: reading.Reading) -> bool:
     """Return whether what is missing from a file means anything.
 
     A log whose frontmatter does not parse tells no stamp: whether its last rows were taken out shows once it is mended.
     """
-    return not read.found.error or (bool(read.found.entries) and not _is_log(path))
+    return not read.found.error or (bool(read.found.entries) and not _is_log(read))
 
 
 def _load(

@@ -560,6 +560,28 @@ async def test_rows_that_a_person_took_out_of_a_machine_log_stay_out(node: Node)
     assert said(node, path) == ["a", "c", "g"]
 
 
+async def test_O10_a_row_that_was_refused_is_not_put_back(node: Node) -> None:
+    """The ledger had read it before the disk was full and it was taken back: whoever asked was told that it is not there."""
+
+    def step(name: str) -> None:
+        if name == "written":
+            raise OSError(errno.ENOSPC, "no space left on device")
+
+    path = types.RelPath(await say(node, "a"))
+    node.step = step
+    with pytest.raises(errors.WriteRefused):
+        await say(node, "b")
+    node.step = file.no_step
+    row = heal.Row(id="ms_20260302_00000002", text="## ms_20260302_00000002\n\n### Text\nb", at_us=2**51)
+    node.journal.rows[path] = [row]
+    report = await node.writer.heal(path, node.parsed(path))
+    assert (report.restored, report.meant) == ((), (row.id,))
+    await say(node, "c")
+    assert said(node, path) == ["a", "c"]
+    node.journal.rows[path] = [msgspec.structs.replace(row, id="ms_20260302_00000009")]
+    assert (await node.writer.heal(path, node.parsed(path))).restored == ("ms_20260302_00000009",)
+
+
 async def test_C02_a_late_save_of_a_machine_log_is_merged(node: Node) -> None:
     """Somebody had the log open while rows were put back, and saves into what they had opened."""
     path = await say(node, "a", "b")
