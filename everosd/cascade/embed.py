@@ -38,7 +38,7 @@ RETRY_S = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0)
 """Waits between attempts while the provider fails; each is shortened at random by up to half, lest many ask at once."""
 
 REFUSED_RETRY_S = 3600.0
-"""A text that the model refuses is asked for again after this long: the refusal may have been a whim."""
+"""A text that the model refuses twice is asked for again after this long: the refusal may have been a whim."""
 
 NEUTRAL = "The weather is fine today."
 """Asked for to tell a provider that fails from a text that makes it fail."""
@@ -337,7 +337,8 @@ class Embedding:
         before = self._setbacks.get(entry.key)
         n = 1 if before is None else before.n + 1
         is_refused = isinstance(error, errors.LLMRejected)
-        wait_s = REFUSED_RETRY_S if is_refused else RETRY_S[min(n, len(RETRY_S) - 1)]
+        # Refused once it may have met a provider that was out of its mind for a moment: it is asked for again at once.
+        wait_s = REFUSED_RETRY_S if is_refused and n > 1 else RETRY_S[min(n, len(RETRY_S) - 1)]
         if n == 1:
             log.warning("entry_not_embedded", path=entry.path, line=entry.line, reason=str(error), retry_s=wait_s)
         self._setbacks[entry.key] = _Setback(

@@ -316,6 +316,25 @@ async def test_a_provider_that_turns_to_nonsense_blames_no_entry(
         await embedded(node, 43)
 
 
+async def test_a_provider_that_comes_to_its_senses_in_the_middle_of_it_blames_no_entry(
+    root: Path, stub: embedding_stub.EmbeddingStub
+) -> None:
+    """Nonsense until texts are asked for one by one, then vectors: what was refused meanwhile does not wait an hour."""
+    write(root)
+    async with opened(root, stub) as node:
+        await embedded(node, 3)
+        stub.garbage, stub.delay_s = "nan", 0.01
+        stub.forget()
+        unit.file(root, day="2026-03-20").write_text(
+            "".join(unit.entry(n, f"entry number {n} of many", "20260320") for n in range(1, 41))
+        )
+        await unit.caught_up(node)
+        await unit.until(lambda: sum(len(one.texts) == 1 for one in stub.asked) >= 4)
+        stub.garbage = None
+        await embedded(node, 43)
+        assert () == node.cascade.status().problems
+
+
 async def test_a_model_that_gives_another_width_from_now_on_embeds_anew(
     root: Path, stub: embedding_stub.EmbeddingStub
 ) -> None:
