@@ -62,7 +62,7 @@ class Slab:
         """
         self.path = folder / FILE_NAME
         self._suspect = folder / _SUSPECT
-        self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
+        self._write_lock, self._read_lock = threading.RLock(), threading.Lock()
         self.space: types.Space | None = None
         self.on_owed: Callable[[], None] = _nothing
         """Called, from any thread, when documents owe vectors again that were found damaged."""
@@ -141,33 +141,33 @@ class Slab:
 
     def write(self, changes: record.Changes) -> dict[int, record.Before]:
         """Write all changes in one transaction, durable when it returns; return where the documents lay before."""
-        with self._writing() as cursor:
-            before = _before(cursor, changes)
-            if before or any(changes.values()):
-                cursor.execute("INSERT OR REPLACE INTO state (name, value) VALUES ('is_begun', 1)")
-            gone = [(key,) for key, row in changes.items() if row is None and key in before]
-            cursor.executemany("DELETE FROM documents WHERE key = ?", gone)
-            cursor.executemany("DELETE FROM vectors WHERE key = ?", gone)
-            partitions = self._partitions(cursor, {row.name for row in changes.values() if row is not None})
-            rows, silent = [], []
-            changed = self._changed
-            for key, row in changes.items():
-                if row is not None:
-                    partition, fields = partitions[row.name], record.fields_of(row)
-                    changed += 1
-                    crc = record.document_crc(key, row.name, row.digest, fields)
-                    rows.append((key, partition, changed, row.digest, fields, crc, self._space_id))
-                    if not row.digest and key in before:
-                        silent.append((key,))
-            cursor.executemany("DELETE FROM vectors WHERE key = ?", silent)
-            cursor.executemany(
-                "INSERT OR REPLACE INTO documents (key, partition, changed, digest, fields, crc, is_owed) VALUES "
-                "(?1, ?2, ?3, ?4, ?5, ?6, ?4 != x'' AND NOT EXISTS "
-                "(SELECT 1 FROM vectors WHERE key = ?1 AND space = ?7 AND digest = ?4))",
-                rows,
-            )
-            after = _before(cursor, changes)
-        with self._write_lock:
+        with self._write_lock:  # until all is counted: a search that drops damaged rows counts anew in between
+            with self._writing() as cursor:
+                before = _before(cursor, changes)
+                if before or any(changes.values()):
+                    cursor.execute("INSERT OR REPLACE INTO state (name, value) VALUES ('is_begun', 1)")
+                gone = [(key,) for key, row in changes.items() if row is None and key in before]
+                cursor.executemany("DELETE FROM documents WHERE key = ?", gone)
+                cursor.executemany("DELETE FROM vectors WHERE key = ?", gone)
+                partitions = self._partitions(cursor, {row.name for row in changes.values() if row is not None})
+                rows, silent = [], []
+                changed = self._changed
+                for key, row in changes.items():
+                    if row is not None:
+                        partition, fields = partitions[row.name], record.fields_of(row)
+                        changed += 1
+                        crc = record.document_crc(key, row.name, row.digest, fields)
+                        rows.append((key, partition, changed, row.digest, fields, crc, self._space_id))
+                        if not row.digest and key in before:
+                            silent.append((key,))
+                cursor.executemany("DELETE FROM vectors WHERE key = ?", silent)
+                cursor.executemany(
+                    "INSERT OR REPLACE INTO documents (key, partition, changed, digest, fields, crc, is_owed) VALUES "
+                    "(?1, ?2, ?3, ?4, ?5, ?6, ?4 != x'' AND NOT EXISTS "
+                    "(SELECT 1 FROM vectors WHERE key = ?1 AND space = ?7 AND digest = ?4))",
+                    rows,
+                )
+                after = _before(cursor, changes)
             self._changed = changed
             self.n_documents += len(after) - len(before)
             self.n_owed += sum(each.is_owed for each in after.values()) - sum(each.is_owed for each in before.values())
@@ -179,35 +179,35 @@ class Slab:
         assert self.space is not None  # noqa: S101  # checked by the caller
         kept: list[record.Stored] = []
         n_paid = 0
-        with self._writing() as cursor:
-            for each in done:
-                found = cursor.execute(
-                    "SELECT p.scope, p.is_short, d.is_owed, d.digest, d.fields, d.crc "
-                    "FROM documents d JOIN partitions p ON p.id = d.partition WHERE d.key = ?",
-                    (each.key,),
-                ).fetchone()
-                if found is None or found[3] != each.digest or not len(each.vectors):
-                    continue
-                scope, is_short, is_owed, *kept_of_it = found
-                row = record.read(each.key, record.Name(scope, bool(is_short)), *kept_of_it)
-                codes = record.encode(each.vectors)
-                blob = codes.tobytes()
-                cursor.execute(
-                    "INSERT OR REPLACE INTO vectors (key, space, digest, n, codes, crc) VALUES (?, ?, ?, ?, ?, ?)",
-                    (
-                        each.key,
-                        self._space_id,
-                        each.digest,
-                        len(codes),
-                        blob,
-                        record.vectors_crc(each.key, self._space_id, each.digest, blob),
-                    ),
-                )
-                if is_owed:
-                    cursor.execute("UPDATE documents SET is_owed = 0 WHERE key = ?", (each.key,))
-                    n_paid += 1
-                kept.append(record.Stored(each.key, row, codes))
         with self._write_lock:
+            with self._writing() as cursor:
+                for each in done:
+                    found = cursor.execute(
+                        "SELECT p.scope, p.is_short, d.is_owed, d.digest, d.fields, d.crc "
+                        "FROM documents d JOIN partitions p ON p.id = d.partition WHERE d.key = ?",
+                        (each.key,),
+                    ).fetchone()
+                    if found is None or found[3] != each.digest or not len(each.vectors):
+                        continue
+                    scope, is_short, is_owed, *kept_of_it = found
+                    row = record.read(each.key, record.Name(scope, bool(is_short)), *kept_of_it)
+                    codes = record.encode(each.vectors)
+                    blob = codes.tobytes()
+                    cursor.execute(
+                        "INSERT OR REPLACE INTO vectors (key, space, digest, n, codes, crc) VALUES (?, ?, ?, ?, ?, ?)",
+                        (
+                            each.key,
+                            self._space_id,
+                            each.digest,
+                            len(codes),
+                            blob,
+                            record.vectors_crc(each.key, self._space_id, each.digest, blob),
+                        ),
+                    )
+                    if is_owed:
+                        cursor.execute("UPDATE documents SET is_owed = 0 WHERE key = ?", (each.key,))
+                        n_paid += 1
+                    kept.append(record.Stored(each.key, row, codes))
             self.n_owed -= n_paid
         self._give_back()
         return kept
