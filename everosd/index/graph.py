@@ -16,9 +16,12 @@ from pathlib import Path
 import hnswlib  # type: ignore[import-untyped]  # a module of C++ without stubs
 import msgspec
 import numpy as np
+import structlog
 from numpy.typing import NDArray
 
 from everosd import types
+
+log = structlog.get_logger(__name__)
 
 M = 16
 EF_CONSTRUCTION = 200
@@ -31,9 +34,8 @@ COST_ROWS = 50
 FORMAT = 1
 """Of the files; another one is built anew. 1: first."""
 
-_LINK_BYTES = (
-    4 * (2 * M + 1) + 8 + 16
-)  # of a vector in hnswlib's lowest layer, with its label and its share of the others
+# Of a vector in hnswlib's lowest layer, with its label and its share of the others.
+_LINK_BYTES = 4 * (2 * M + 1) + 8 + 16
 _CHUNK_BYTES = 1 << 20
 
 Labels = NDArray[np.int64]
@@ -193,6 +195,7 @@ class Folder:
                 old.unlink()
             for each in self._files(name):
                 each.rename(aside / each.name)
+        log.warning("graph_set_aside", name=name, path=str(aside))
 
     def remove(self, name: str) -> None:
         """Remove a graph."""

@@ -51,7 +51,7 @@ _GATHER = 3  # as long as fewer than a third of the rows fit, only those are mul
 
 
 class Found(NamedTuple):
-    """A document near a query; sorts as the answer does when negated."""
+    """A document near a query; the largest comes first in the answer."""
 
     cosine: float
     """Of its nearest piece, rounded so that equal texts are equal."""
