@@ -3,8 +3,8 @@
 Both say it on an absolute scale: `keyword` is the share of the BM25 that the query could reach, `similarity` the cosine
 of the nearest piece. Their root mean square is what an entry scores by itself: one strong sign says more than two weak
 ones, for a question in other words, or in another language, has stray words in common with much. The best fact lifts
-that towards 1. The score of an entry depends on the query, the entry and its facts, never on the other hits nor on which search found it, so that
-scores of different queries can be compared and a threshold means something.
+that towards 1. The score of an entry depends on the query, the entry and its facts, never on the other hits nor on which
+search found it, so that scores of different queries can be compared and a threshold means something.
 """
 
 from __future__ import annotations
