@@ -166,3 +166,34 @@ async def test_an_index_that_opens_beside_the_others_comes_up_with_them(root: Pa
         running.cancel()
         assert 4 == late.index.count()
         await late.close()
+
+
+async def test_a_rebuild_is_begun_once_whoever_asks_for_it(root: Path) -> None:
+    """Two calls at once, and a call before the index is opened that an earlier run has begun: one replacement is made."""
+    await three_days(root)
+    settings = await asyncio.to_thread(config.load, root, {})
+    folder = root / ".index" / "late" / "2"
+
+    async def filled(late: project.Projection[text.TextIndex]) -> None:
+        running = asyncio.create_task(late.run())
+        await unit.until(lambda: late.is_open and not late.is_behind() and late.index.count() == 3)
+        running.cancel()
+
+    async with daemon.open_parts(settings, fast_clock.FastClock()) as node:
+        for has_begun in (False, True):
+            late = project.Projection(
+                "late", root / ".index" / "late", text.open_or_set_aside, node.database, node.clock
+            )
+            if not has_begun:
+                await filled(late)
+            before = folder.stat().st_ino if has_begun else None
+            first, second = asyncio.create_task(late.rebuild()), asyncio.create_task(late.rebuild())
+            await first
+            made = folder.stat().st_ino
+            await second
+            assert made == folder.stat().st_ino
+            assert before in (None, made)
+            if has_begun:
+                await filled(late)
+                assert "" == late.status().error
+            await late.close()
