@@ -141,7 +141,7 @@ def search(
     method: Annotated[
         Method,
         typer.Option(
-            "--method", help="By words, by meaning, or by both (hybrid). Meaning needs a daemon that serves the root."
+            "--method", help="By words, by meaning, or by both (hybrid). Without a daemon meaning takes longer."
         ),
     ] = "keyword",
     explain: Annotated[bool, typer.Option("--explain", help="Say what each score is made of.")] = False,
