@@ -119,6 +119,15 @@ class WrongWidth(EverosdError):
         self.hint = "set [embedding] model and dim to what the index was made with, or wait until it is made anew"
 
 
+class NoVectors(EverosdError):
+    """Vectors were asked for, and no model is set up that makes them."""
+
+    def __init__(self) -> None:
+        """Say so."""
+        super().__init__("no model turns texts into vectors")
+        self.hint = 'set [embedding] model = "builtin", or the name of an endpoint\'s model'
+
+
 class LLMError(EverosdError):
     """A model did not give what was asked of it; what was asked is kept and asked again."""
 
@@ -140,6 +149,7 @@ class LLMRejected(LLMError):
         """Name the provider and what is wrong."""
         super().__init__(f"{provider}: {reason}")
         self.provider, self.reason = provider, reason
+        self.hint = "another text may be taken; `everosd doctor` asks the model for one"
 
 
 class RequestError(EverosdError):

@@ -10,7 +10,6 @@ from litestar import exceptions
 
 from everosd import clock, errors
 from everosd.api import moment, schema
-from everosd.search import query
 
 NOT_FOUND = "NOT_FOUND"
 METHOD_NOT_ALLOWED = "METHOD_NOT_ALLOWED"
@@ -54,14 +53,14 @@ TABLE: tuple[tuple[type[Exception], int, str], ...] = (
     (errors.DerivedIndexError, 503, "CAPABILITY_UNAVAILABLE"),
     (errors.IndexUnavailable, 503, "CAPABILITY_UNAVAILABLE"),
     (errors.StoreError, 503, "CAPABILITY_UNAVAILABLE"),
-    (query.NoVectors, 503, "CAPABILITY_UNAVAILABLE"),
+    (errors.NoVectors, 503, "CAPABILITY_UNAVAILABLE"),
     (errors.LLMError, 503, "EXTERNAL_SERVICE_UNAVAILABLE"),
     (errors.WrongWidth, 422, "PROVIDER_NOT_CONFIGURED"),
     (errors.ConfigError, 422, "PROVIDER_NOT_CONFIGURED"),
 )
 """Errors whose message is meant for the caller; everything else is a generic 500."""
 
-ELSEWHERE = (query.NoVectors, errors.LLMError)
+ELSEWHERE = (errors.NoVectors, errors.LLMError)
 """Errors that are no fault of the daemon's: a model that is not set up, or its provider's; told once where it is kept."""
 
 ROUTING: dict[int, str] = {

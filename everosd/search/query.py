@@ -36,19 +36,9 @@ QUERY_TIMEOUT_S = 2.0
 """How long a hybrid search waits for the vector of its query, unless told otherwise."""
 
 BY_KEYWORD = "answered by keyword"
-NO_MODEL = "no model turns texts into vectors"
 OPENING = "the model", "being opened"
 
 _THREADS = 2  # as many as there are cores on a small machine; both indexes answer in tenths of a millisecond
-
-
-class NoVectors(errors.EverosdError):
-    """Vectors were asked for and no model is set up that makes them."""
-
-    def __init__(self) -> None:
-        """Say so."""
-        super().__init__(NO_MODEL)
-        self.hint = 'set [embedding] model = "builtin", or the name of an endpoint\'s model'
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,8 +190,8 @@ class Search:
         Raises:
             errors.DerivedIndexError, errors.IndexUnavailable: the index cannot be searched; it is being looked after.
             errors.StoreError: the ledger cannot be read.
-            NoVectors, errors.LLMError, errors.ConfigError, errors.WrongWidth: the method is `vector`, and the query has
-                no vector, or none that fits.
+            errors.NoVectors, errors.LLMError, errors.ConfigError, errors.WrongWidth: the method is `vector`, and the
+                query has no vector, or none that fits.
         """
         now_us = clock.to_us(self._clock.now())
         aim = _aim(query, now_us)
@@ -277,7 +267,7 @@ class Search:
 
     def _meaning(self) -> tuple[Vectors, Queries]:
         if self._vectors is None or (self.queries is not None and not self.queries.is_set_up):
-            raise NoVectors
+            raise errors.NoVectors
         if self.queries is None:
             raise errors.LLMUnavailable(*OPENING, retry_after_s=1.0)
         return self._vectors, self.queries
@@ -330,7 +320,7 @@ class Search:
 
 
 _LACKING = (
-    NoVectors,
+    errors.NoVectors,
     errors.LLMError,
     errors.ConfigError,
     errors.WrongWidth,

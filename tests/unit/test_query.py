@@ -283,7 +283,7 @@ async def test_without_a_model_hybrid_is_answered_by_keyword_and_says_so(
     answer = await search.run(query.Query(owner=OWNER, text="word", method=method))
     by_keyword = await search.run(query.Query(owner=OWNER, text="word", method="keyword"))
     assert by_keyword.episodes == answer.episodes
-    assert (f"{query.NO_MODEL}: {query.BY_KEYWORD}",) == answer.degraded
+    assert (f"{errors.NoVectors()}: {query.BY_KEYWORD}",) == answer.degraded
     assert () == by_keyword.degraded
 
 
@@ -294,7 +294,7 @@ async def test_M09_without_a_model_a_vector_search_is_refused(
     assert [] == await found(search, "word", method="vector")
     await add(store, store.entry("word"))
     assert [] == await found(search, " ", method="vector")
-    with pytest.raises(query.NoVectors):
+    with pytest.raises(errors.NoVectors):
         await found(search, "word", method="vector")
 
 
@@ -304,7 +304,7 @@ async def test_a_model_that_was_taken_away_is_none_and_one_that_opens_is_on_its_
     """What the settings say counts at once; what is only not there yet is worth another try."""
     await add_both(store, vectors, store.entry("word"))
     vectors.is_set_up = False
-    assert (f"{query.NO_MODEL}: {query.BY_KEYWORD}",) == (await both.run(asked("word", "hybrid"))).degraded
+    assert (f"{errors.NoVectors()}: {query.BY_KEYWORD}",) == (await both.run(asked("word", "hybrid"))).degraded
     both.queries = None
     with pytest.raises(errors.LLMUnavailable, match="being opened"):
         await both.run(asked("word", "vector"))
