@@ -38,7 +38,7 @@ QUERY_TIMEOUT_S = 2.0
 BY_KEYWORD = "answered by keyword"
 OPENING = "the model", "being opened"
 
-_THREADS = 2  # as many as there are cores on a small machine; both indexes answer in tenths of a millisecond
+_THREADS = 2  # for each index: as many as there are cores on a small machine; both answer in tenths of a millisecond
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,7 +182,9 @@ class Search:
         self._clock = time
         self.queries = queries
         self.query_timeout_s = query_timeout_s
-        self._threads = concurrent.futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="search")
+        self._words = concurrent.futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="search-words")
+        # Apart: while an owner's vectors are read from the disk, a second for 100,000 of them, nobody's words wait.
+        self._nearness = concurrent.futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="search-vectors")
 
     async def run(self, query: Query) -> Answer:
         """Answer a query.
@@ -275,7 +277,7 @@ class Search:
     async def _in_thread(self, job: Callable[[], T]) -> T:
         """Look in the indexes; one that fails is looked at."""
         try:
-            return await self._run(job)
+            return await _in(self._words, job)
         except (errors.DerivedIndexError, errors.IndexUnavailable) as error:
             self._suspect(error)
             raise
@@ -287,15 +289,12 @@ class Search:
         while True:
             near = look.Nearness(index, query)
             try:
-                return await self._run(lambda near=near: job(near))  # type: ignore[misc]
+                return await _in(self._nearness, lambda near=near: job(near))  # type: ignore[misc]
             except (errors.DerivedIndexError, errors.IndexUnavailable) as error:
                 before, index = index, vectors.index
                 if index is before or _is_of_texts(error):
                     self._suspect(error)
                     raise
-
-    async def _run(self, job: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, job)
 
     def _suspect(self, error: errors.DerivedIndexError | errors.IndexUnavailable) -> None:
         if _is_of_texts(error):
@@ -316,7 +315,8 @@ class Search:
 
     def close(self) -> None:
         """Release the threads; searches under way end first."""
-        self._threads.shutdown()
+        for threads in (self._words, self._nearness):
+            threads.shutdown()
 
 
 _LACKING = (
@@ -328,6 +328,10 @@ _LACKING = (
     errors.IndexUnavailable,
 )
 """Why a search has to do without vectors."""
+
+
+async def _in(threads: concurrent.futures.Executor, job: Callable[[], T]) -> T:
+    return await asyncio.get_running_loop().run_in_executor(threads, job)
 
 
 def _is_of_texts(error: BaseException) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import threading
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -272,6 +274,32 @@ async def test_hybrid_nests_facts_that_either_search_matched(
     await add_both(store, vectors, *entries)
     answer = await both.run(query.Query(owner=OWNER, text="of the harbour"))
     assert {2, 3} == {fact.row.key for fact in answer.episodes[0].facts}
+
+
+async def test_words_do_not_wait_while_vectors_are_read_from_the_disk(
+    store: memory_rows.MemoryStore,
+    vectors: memory_vectors.MemoryVectors,
+    both: query.Search,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As many searches by vector as there are threads stand still: one by keyword is answered all the same."""
+    await add_both(store, vectors, store.entry("word"))
+    n_entered, go = threading.Semaphore(0), threading.Event()
+    nearest = vectors.index.search
+
+    def held(*given: Any) -> Any:
+        n_entered.release()
+        go.wait(10)
+        return nearest(*given)
+
+    monkeypatch.setattr(vectors.index, "search", held)
+    held_up = [asyncio.create_task(found(both, "word", method="vector")) for _ in range(4)]
+    for _ in range(2):
+        assert await asyncio.to_thread(n_entered.acquire, timeout=5)
+    async with asyncio.timeout(5):
+        assert [1] == await found(both, "word", method="keyword")
+    go.set()
+    assert [[1]] * 4 == await asyncio.gather(*held_up)
 
 
 @pytest.mark.parametrize("method", ["hybrid", "agentic", "llm_multiround"])
