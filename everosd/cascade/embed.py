@@ -108,6 +108,7 @@ class Embedding:
         self._setbacks: dict[types.EntryKey, _Setback] = {}
         self._n_outage = 0
         self._reason = ""
+        self._mistake: errors.ConfigError | None = None  # the reason, where it is one in the settings
         self._progressed_s = time.monotonic_s()
         self.on_space: Callable[[], None] = project.nothing
         """Called when vectors of another space are made from now on."""
@@ -124,8 +125,11 @@ class Embedding:
 
         Raises:
             LLMUnavailable: it is not known yet whether its vectors are of the model that makes those of queries.
+            ConfigError: nor will it be, with these settings.
         """
         if self._in_force is None and self._projection.is_open:
+            if self._mistake is not None:
+                raise self._mistake.with_traceback(None)
             name = "the embedding model" if self._embedder is None else self._embedder.name
             raise errors.LLMUnavailable(name, self._reason or "has not answered yet", retry_after_s=1.0)
         return self._projection.index
@@ -152,7 +156,7 @@ class Embedding:
         """Ask this model from now on; the one before is the caller's to close."""
         self._embedder, self._settings = embedder, settings
         self._setbacks.clear()
-        self._n_outage, self._reason, self._in_force = 0, "", None
+        self._n_outage, self._reason, self._mistake, self._in_force = 0, "", None, None
         self._pace = turn.Pace(1 if embedder is None else embedder.batch_size)
         self._store.limit(settings.cache_max_mb << 20)
         self.wake()
@@ -192,6 +196,7 @@ class Embedding:
         """Note why nothing moves and return how long to wait."""
         is_news = self._n_outage == 0 or str(error) != self._reason
         self._reason = str(error)
+        self._mistake = error if isinstance(error, errors.ConfigError) else None
         wait_s = RETRY_S[min(self._n_outage, len(RETRY_S) - 1)] * random.uniform(0.5, 1.0)  # noqa: S311  # no secret
         self._n_outage += 1
         if is_news:
