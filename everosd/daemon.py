@@ -119,7 +119,8 @@ class Meaning:
             self.embedding.give_up(f"{error}; install everosd again")
             return
         self._queries = provider.open_queries(self._settings, self._clock)
-        self.embedding.on_space = self._queries.forget
+        queries = self._queries
+        self.embedding.on_space, self.embedding.trouble = queries.forget, lambda: queries.state
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -130,6 +131,11 @@ class Meaning:
             search.queries = self._queries
             if before is not None:
                 await before.close()
+
+    def stop_asking(self) -> None:
+        """Have searches under way, and those to come, do without a model: nobody is kept waiting for it by a stop."""
+        if self._queries is not None:
+            self._queries.replace(None)
 
     async def close(self) -> None:
         """Let go of the model; call after the cascade has taken the answers that were on their way."""

@@ -324,6 +324,8 @@ class _Run:
             _end_now(daemon.OK)
         log.info("asked_to_stop", signal=name)
         self._stop.set()
+        if self._node is not None and self._node.meaning is not None:
+            self._node.meaning.stop_asking()
         limit_s = self._settings.daemon.drain_timeout_s
         # A thread, because a loop that hangs would not call a timer of its own.
         timer = threading.Timer(limit_s, _force, (limit_s,))

@@ -112,6 +112,8 @@ class Embedding:
         self._progressed_s = time.monotonic_s()
         self.on_space: Callable[[], None] = project.nothing
         """Called when vectors of another space are made from now on."""
+        self.trouble: Callable[[], str] = _none
+        """Asked why there are no vectors for queries just now; empty: there are."""
         self.n_requested = 0
         """Texts that the model was asked for since the start."""
         self.n_from_cache = 0
@@ -439,7 +441,7 @@ class Embedding:
             refused=self.n_refused(),
             requested=self.n_requested,
             from_cache=self.n_from_cache,
-            error=self._reason,
+            error=self._reason or self.trouble(),
         )
 
     def status(self) -> status.ProjectionStatus:
@@ -447,15 +449,20 @@ class Embedding:
         now = self._projection.status()
         if not self._projection.is_open:
             return now
-        n, total = self.n_owed(), self._projection.index.count()
+        n, total, reason = self.n_owed(), self._projection.index.count(), self._reason or self.trouble()
         return msgspec.structs.replace(
             now,
             behind=now.behind + n,
             age_s=max(now.age_s, self._clock.monotonic_s() - self._progressed_s if n else 0.0),
-            state=now.state if now.state != "ok" else "failing" if self._reason else "embedding" if n else "ok",
+            state=now.state if now.state != "ok" else "failing" if reason else "embedding" if n else "ok",
             progress=now.progress or ((max(0, total - n), total) if n else None),
-            error=now.error or self._reason,
+            error=now.error or reason,
         )
+
+
+def _none() -> str:
+    """Know of no trouble."""
+    return ""
 
 
 def _wake_from_thread(loop: asyncio.AbstractEventLoop, wake: Callable[[], None]) -> None:

@@ -207,6 +207,7 @@ def test_M09_S10_an_outage_costs_the_vectors_alone(
     assert (200, [FIRST]) == (answer.status_code, [hit["id"] for hit in answer.json()["data"]["episodes"]])
     assert "status 503" in answer.json()["degraded"][0]
     assert (503, "EXTERNAL_SERVICE_UNAVAILABLE") == refusal(ask(daemon, "violin", "vector"))
+    conftest.wait_for(lambda: model(daemon)["owed"], "the edit to wait for its vectors")
     conftest.wait_for(lambda: "the vectors index is failing" in degraded(daemon), "health to name it")
     now = daemon.health()
     assert (False, 1) == (now["capabilities"]["embed"], now["embedding"]["owed"])
