@@ -108,7 +108,9 @@ class Embedding:
         self._setbacks: dict[types.EntryKey, _Setback] = {}
         self._n_outage = 0
         self._reason = ""
-        self._mistake: errors.ConfigError | None = None  # the reason, where it is one in the settings
+        self._failure: errors.LLMError | errors.ConfigError | None = (
+            None  # the reason, where a model or a setting is it
+        )
         self._progressed_s = time.monotonic_s()
         self.on_space: Callable[[], None] = project.nothing
         """Called when vectors of another space are made from now on."""
@@ -127,11 +129,11 @@ class Embedding:
 
         Raises:
             LLMUnavailable: it is not known yet whether its vectors are of the model that makes those of queries.
-            ConfigError: nor will it be, with these settings.
+            LLMRejected, ConfigError: nor will it be, with this model or these settings.
         """
         if self._in_force is None and self._projection.is_open:
-            if self._mistake is not None:
-                raise self._mistake.with_traceback(None)
+            if self._failure is not None:
+                raise self._failure.with_traceback(None)
             name = "the embedding model" if self._embedder is None else self._embedder.name
             raise errors.LLMUnavailable(name, self._reason or "has not answered yet", retry_after_s=1.0)
         return self._projection.index
@@ -158,7 +160,7 @@ class Embedding:
         """Ask this model from now on; the one before is the caller's to close."""
         self._embedder, self._settings = embedder, settings
         self._setbacks.clear()
-        self._n_outage, self._reason, self._mistake, self._in_force = 0, "", None, None
+        self._n_outage, self._reason, self._failure, self._in_force = 0, "", None, None
         self._pace = turn.Pace(1 if embedder is None else embedder.batch_size)
         self._store.limit(settings.cache_max_mb << 20)
         self.wake()
@@ -198,7 +200,7 @@ class Embedding:
         """Note why nothing moves and return how long to wait."""
         is_news = self._n_outage == 0 or str(error) != self._reason
         self._reason = str(error)
-        self._mistake = error if isinstance(error, errors.ConfigError) else None
+        self._failure = error if isinstance(error, errors.LLMError | errors.ConfigError) else None
         wait_s = RETRY_S[min(self._n_outage, len(RETRY_S) - 1)] * random.uniform(0.5, 1.0)  # noqa: S311  # no secret
         self._n_outage += 1
         if is_news:
@@ -215,12 +217,13 @@ class Embedding:
         await self._store.close()
 
     async def _open_cache(self) -> None:
-        cache = await asyncio.to_thread(importlib.import_module, "everosd.models.cache")
-        max_bytes = (1024 if self._settings is None else self._settings.cache_max_mb) << 20  # else `use` says it later
         try:
-            self._store = turn.Store(cache.Cache(self._cache_path, max_bytes))  # which opens nothing yet
-        except (errors.StoreError, OSError, sqlite3.Error) as error:  # it costs time and money only
+            cache = await asyncio.to_thread(importlib.import_module, "everosd.models.cache")
+        except (ImportError, RuntimeError) as error:  # NumPy is broken: neither an index nor a model will open
             await asyncio.to_thread(log.warning, "embedding_cache_unusable", reason=str(error))
+            return
+        max_bytes = (1024 if self._settings is None else self._settings.cache_max_mb) << 20  # else `use` says it later
+        self._store = turn.Store(cache.Cache(self._cache_path, max_bytes, self._clock))  # which opens nothing yet
 
     # -- the work --------------------------------------------------------------------------------------------------
 
@@ -242,22 +245,22 @@ class Embedding:
         if not entries:
             self._n_outage, self._reason = 0, ""
             return self._next_due_s()
-        self._turn = turn.Turn(space, entries, self._store, self._pace)
-        await self._turn.take_from_cache()
-        self.n_from_cache += self._turn.n_from_cache
-        n_ready = await self._put(index, self._turn)
-        if not self._turn.waiting:
+        now = self._turn = turn.Turn(space, entries, self._store, self._pace)
+        await now.take_from_cache()
+        self.n_from_cache += now.n_from_cache
+        n_ready = await self._put(index, now)
+        if not now.waiting:
             return 0
         if self._n_outage:
             await embedder.passages([NEUTRAL])
-        n_from_cache = self._turn.n_from_cache
+        n_from_cache = now.n_from_cache
         try:
-            await self._turn.ask(embedder, self._setbacks, lambda now=self._turn: self._put(index, now))  # type: ignore[misc]
+            await now.ask(embedder, self._setbacks, lambda: self._put(index, now))
         finally:
-            self.n_requested += self._turn.n_requested
-            self.n_from_cache += self._turn.n_from_cache - n_from_cache
-        await self._weigh(embedder, index, self._turn)
-        has_more = n_ready or self._turn.n_answers or self._turn.is_in_doubt or self._in_force != (index, space)
+            self.n_requested += now.n_requested
+            self.n_from_cache += now.n_from_cache - n_from_cache
+        await self._weigh(embedder, index, now)
+        has_more = n_ready or now.n_answers or now.is_in_doubt or self._in_force != (index, space)
         return 0 if has_more else self._next_due_s()
 
     async def _space(self, embedder: embed.Embedder, index: vector.VectorIndex) -> types.Space:
@@ -303,8 +306,8 @@ class Embedding:
     async def _read(self, owed: Sequence[vector.Owed]) -> list[turn.Entry]:
         """Return the texts of entries; one that changed meanwhile comes again."""
         rows: dict[int, row.EntryRow] = {one.key: one for one in await self._reader.rows([one.key for one in owed])}
-        max_tokens = self._settings.max_tokens if self._settings else 512
-        return await asyncio.to_thread(turn.entries, owed, rows, max_tokens)
+        assert self._settings is not None  # noqa: S101  # a model came with them
+        return await asyncio.to_thread(turn.entries, owed, rows, self._settings.max_tokens)
 
     async def _put(self, index: vector.VectorIndex, now: turn.Turn) -> int:
         """Hand entries that are complete to the index."""
@@ -415,8 +418,11 @@ class Embedding:
     # -- what is said of it ----------------------------------------------------------------------------------------
 
     def n_owed(self) -> int:
-        """Return how many entries lack vectors that can be made."""
-        return max(0, self._projection.index.n_owed() - self.n_refused()) if self._projection.is_open else 0
+        """Return how many entries lack vectors that can be made; none where no model is wanted."""
+        is_wanted = self._embedder is not None or self._settings is None
+        return (
+            max(0, self._projection.index.n_owed() - self.n_refused()) if is_wanted and self._projection.is_open else 0
+        )
 
     def n_refused(self) -> int:
         """Return how many entries the model refuses."""

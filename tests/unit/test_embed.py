@@ -284,6 +284,37 @@ async def test_another_model_is_asked_without_a_restart(root: Path, stub: embedd
         assert "ep_20260303_00000001" == await nearest(node, "mountain fog")
 
 
+async def test_a_model_that_is_no_longer_wanted_leaves_nothing_pending(
+    root: Path, stub: embedding_stub.EmbeddingStub
+) -> None:
+    """`model = "none"` while the daemon runs: later edits wait for nobody, and the index is no stalled one."""
+    write(root)
+    async with opened(root, stub) as node:
+        await embedded(node, 3)
+        assert node.meaning is not None
+        node.meaning.change(msgspec.structs.replace(node.config.embedding, model="none", base_url=""))
+        await unit.until(lambda: node.cascade.status().embedding is None)
+        unit.file(root, day="2026-03-09").write_text(unit.entry(1, "a violin concert", "20260309"))
+        await unit.caught_up(node)
+        await unit.until(lambda: node.cascade.status().projections["vectors"].documents == 4)
+        assert 0 == node.cascade.pending()
+        now = node.cascade.status().projections["vectors"]
+        assert ("ok", 0, None) == (now.state, now.behind, now.progress)
+
+
+async def test_a_provider_is_named_once_in_what_a_search_is_told(
+    root: Path, stub: embedding_stub.EmbeddingStub
+) -> None:
+    """Down since the start: who searches by meaning reads what the provider said, as health has it."""
+    write(root)
+    stub.status = 503
+    async with opened(root, stub) as node:
+        await unit.until(lambda: bool(reason(node)))
+        answer = await node.search.run(query.Query(owner=unit.owner(), text="radiator", method="hybrid"))
+        assert [1] == [said.count("stub at") for said in answer.degraded]
+        assert reason(node) in answer.degraded[0]
+
+
 async def test_a_provider_that_answers_nonsense_is_not_asked_text_by_text(
     root: Path, stub: embedding_stub.EmbeddingStub
 ) -> None:
