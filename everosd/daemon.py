@@ -114,7 +114,7 @@ class Meaning:
         """Keep the model of the settings in force open until cancelled; where it cannot be, search goes by keyword."""
         try:
             provider = await asyncio.to_thread(importlib.import_module, "everosd.models.provider")
-        except ImportError as error:
+        except (ImportError, RuntimeError) as error:  # the latter is NumPy's, on a processor that it was not built for
             log.exception("models_unusable")
             self.embedding.give_up(f"{error}; install everosd again")
             return
@@ -241,8 +241,12 @@ def _opener(settings: config.Config) -> Callable[[Path], tuple[vector.VectorInde
     """Return what opens the vector index; on the index's own thread, because NumPy takes its time to import."""
 
     def opened(folder: Path) -> tuple[vector.VectorIndex, bool]:
-        from everosd.index import vector
-
+        try:
+            from everosd.index import vector
+        except (ImportError, RuntimeError) as error:
+            unusable = errors.IndexUnavailable(VECTORS, str(error))
+            unusable.hint = "install everosd again; keyword search needs nothing of this"
+            raise unusable from error
         return vector.open_or_set_aside(folder, memory_bytes=settings.vectors.memory_mb << 20)
 
     return opened

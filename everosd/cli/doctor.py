@@ -16,13 +16,16 @@ import time
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import msgspec
 
 from everosd import clock, config, errors, lock, types
 from everosd.cli import client, node, show
 from everosd.watch import mount
+
+if TYPE_CHECKING:
+    from everosd.models import embed
 
 Level = Literal["ok", "note", "warn", "fail"]
 
@@ -94,7 +97,7 @@ def _python() -> Finding:
     for name in ("tantivy", "watchdog", "msgspec", "uvloop", "numpy", "hnswlib"):
         try:
             importlib.import_module(name)
-        except ImportError as error:
+        except (ImportError, RuntimeError) as error:  # the latter is NumPy's, on a processor that it was not built for
             hint = f"install everosd again: {sys.executable} -m pip install --force-reinstall everosd"
             return Finding(
                 level="fail", about="python", text=f"Python {version} cannot load {name}: {error}", hint=hint
@@ -254,25 +257,29 @@ def _model(settings: config.Config | None) -> Iterator[Finding]:
         text = f"{wanted.model} at {wanted.url} has no api_key: the built-in model stands in"
         yield Finding(level="warn", about="model", text=text, hint="set EVEROS_EMBEDDING__API_KEY")
     try:
-        name, space, took_s = asyncio.run(_vector(wanted))
+        from everosd.models import provider
+
+        embedder = provider.open_embedder(wanted, clock.SystemClock())
+        assert embedder is not None  # noqa: S101  # none is wanted otherwise
+        space, took_s = asyncio.run(_answers(embedder))
     except errors.EverosdError as error:
         yield Finding(level="warn", about="model", text=str(error), hint=error.hint)
+    except (ImportError, RuntimeError) as error:
+        yield Finding(level="warn", about="model", text=f"it cannot be run here: {error}", hint="install everosd again")
     else:
-        yield Finding(level="ok", about="model", text=f"{name}, {space.dim} wide, answers in {took_s * 1000:.0f} ms")
+        yield Finding(
+            level="ok", about="model", text=f"{embedder.name}, {space.dim} wide, answers in {took_s * 1000:.0f} ms"
+        )
 
 
-async def _vector(wanted: config.Embedding) -> tuple[str, types.Space, float]:
-    """Have the model embed a question; return its name, its space and how long the second answer took."""
-    from everosd.models import provider
-
-    embedder = provider.open_embedder(wanted, clock.SystemClock())
-    assert embedder is not None  # noqa: S101  # none is wanted otherwise
+async def _answers(embedder: embed.Embedder) -> tuple[types.Space, float]:
+    """Have the model embed a question; return its space and how long the second answer took, seconds."""
     try:
         space = await embedder.probe()
         await embedder.query("is anybody there")
         began_s = time.perf_counter()
         await embedder.query("is anybody else there")
-        return embedder.name, space, time.perf_counter() - began_s
+        return space, time.perf_counter() - began_s
     finally:
         await embedder.close()
 
@@ -390,6 +397,10 @@ def _within(_root: Path, _path: str) -> str:
     return "it leads out of the memory root and is not followed: put the file itself there"
 
 
+def _reword(_root: Path, _path: str) -> str:
+    return "correct the text, or lower [embedding] max_tokens where it is too long for the model"
+
+
 KINDS: dict[str, tuple[Level, Callable[[Path, str], str]]] = {
     "error": ("warn", _open),
     "warning": ("note", _said),
@@ -400,6 +411,6 @@ KINDS: dict[str, tuple[Level, Callable[[Path, str], str]]] = {
     "conflict": ("warn", _merge),
     "stray": ("note", _move),
     "link": ("note", _within),
-    "unembedded": ("note", _said),
+    "unembedded": ("note", _reword),
 }
 """What each kind of problem with a file (`cascade.status.FileProblem`) means here, and its hint."""
