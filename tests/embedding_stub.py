@@ -19,6 +19,7 @@ import base64
 import contextlib
 import dataclasses
 import functools
+import gzip
 import hashlib
 import http.server
 import json
@@ -41,13 +42,14 @@ _WRITTEN_WITHOUT_SPACES = re.compile(
 
 Garbage = Literal[
     "html", "empty", "no_data", "none", "too_few", "too_many", "nan", "null", "zeros", "wrong_width", "shuffled", "text",
-    "same_index", "no_index", "cut",
+    "same_index", "no_index", "cut", "endless", "packed",
 ]  # fmt: skip
 """What an answer may be instead of vectors.
 
 html: a page, with status 200. empty: no body. no_data: `{}`. none: an empty list. too_few, too_many: one vector. nan,
 null, zeros: in one vector. wrong_width: one number more. shuffled: in another order, with honest `index`. text: words
 for numbers. same_index: all 0. no_index: right order, none named. cut: the connection ends in the middle of the body.
+endless: blanks until the other side hangs up. packed: 300 MB of blanks in 300 KB.
 """
 
 
@@ -77,6 +79,8 @@ class Behaviour:
     """Of every answer; `fail` for a number of them."""
     retry_after: str = ""
     """Header of every answer that is no 200."""
+    moved_to: str = ""
+    """Every request is sent to this address instead, with status 307."""
     key: str = ""
     """The only bearer token that is let in (401, which repeats what was sent, as careless proxies do); empty: all."""
     garbage: Garbage | None = None
@@ -315,6 +319,17 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             error = {"error": {"message": refused.message, "type": refused.code, "code": refused.code, "param": None}}
             body = json.dumps(error).encode()
             return refused.status, functools.partial(self._send, refused.status, body, retry_after=retry_after)
+        return self._given(stub, request, texts)
+
+    def _given(
+        self, stub: EmbeddingStub, request: dict[str, Any], texts: Sequence[str]
+    ) -> tuple[int, Callable[[], None]]:
+        if stub.moved_to:
+            return 307, functools.partial(self._send, 307, b"", location=stub.moved_to)
+        if stub.garbage == "endless":
+            return 200, self._flood
+        if stub.garbage == "packed":
+            return 200, functools.partial(self._send, 200, _packed(), content_encoding="gzip")
         body = self._body(stub, request, texts)
         if stub.garbage == "cut":
             self.close_connection = True
@@ -323,6 +338,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             body = b"<!doctype html><title>Sign in</title><p>Welcome to the hotel"
             return 200, functools.partial(self._send, 200, body, content_type="text/html")
         return 200, functools.partial(self._send, 200, b"" if stub.garbage == "empty" else body)
+
+    def _flood(self) -> None:
+        self.close_connection = True
+        self.send_response(200)
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            while self.server.stub._server is self.server:
+                self.wfile.write(b" " * 100_000)
 
     def _cut(self) -> None:
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -367,9 +390,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         *,
         retry_after: str = "",
         content_type: str = "application/json",
+        content_encoding: str = "",
+        location: str = "",
         n_sent: int = -1,
     ) -> None:
         self.send_response(status)
+        if content_encoding:
+            self.send_header("Content-Encoding", content_encoding)
+        if location:
+            self.send_header("Location", location)
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
         if retry_after:
@@ -390,6 +419,11 @@ def _check_texts(stub: Behaviour, texts: Sequence[Any]) -> None:
         raise _Refused(400, f"maximum context length exceeded: {longest} > {stub.max_chars}")
     if stub.rejected and any(stub.rejected in text for text in texts):
         raise _Refused(400, "this text is refused")
+
+
+@functools.lru_cache
+def _packed() -> bytes:
+    return gzip.compress(b" " * 300_000_000, 1)
 
 
 def _spoiled(rows: list[NDArray[np.float32]], garbage: Garbage | None) -> list[NDArray[np.float32]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import contextvars
 import datetime as dt
 import email.utils
 import json
@@ -17,7 +18,7 @@ import random
 import re
 import urllib.parse
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -41,6 +42,13 @@ LONGEST_RETRY_AFTER_S = 3600.0
 
 _LARGE_BODY_BYTES = 1 << 20
 """Answers above are decoded in a thread: it takes 5 ms per MiB."""
+_BYTES_PER_NUMBER = 64
+"""A number takes twelve, or twenty in a line of its own; more is no answer but a flood, which would fill the memory."""
+_BYTES_BESIDE = 1 << 20
+_WIDEST = 65_536
+_max_bytes: contextvars.ContextVar[int] = contextvars.ContextVar("_max_bytes", default=_BYTES_BESIDE)
+"""Of the answer, unpacked, to the request that the running task makes."""
+_FLOOD = "gives far more than embeddings"
 _PLAIN_WORD = re.compile(r"[a-z][a-z_]{2,60}")
 _OK, _TOO_MANY, _SERVER = 200, 429, 500
 _AGAIN = (408, 409, 425, _TOO_MANY)
@@ -52,6 +60,13 @@ _HINTS = {
     402: ("wants to be paid", "look at the provider's account"),
     403: ("does not let this key use the model", _KEY_HINT),
     404: ("knows no such model, or has no such address", "correct model and base_url under [embedding] in everos.toml"),
+    **dict.fromkeys(
+        (301, 302, 303, 307, 308),
+        (
+            "sends to another address, where nothing is sent unasked",
+            "correct base_url under [embedding] in everos.toml",
+        ),
+    ),
     405: ("takes no embeddings at this address", "correct base_url under [embedding] in everos.toml"),
 }
 
@@ -209,7 +224,9 @@ class Endpoint:
         client = await self._client()
         if self._closed.is_set():
             return _Answer(reason="is being closed")
-        task = asyncio.create_task(_post(client, self._settings.model, texts, dim), name="embedding-request")
+        max_bytes = _BYTES_BESIDE + len(texts) * (self._dim or _WIDEST) * _BYTES_PER_NUMBER
+        posting = _post(client, self._settings.model, texts, dim, max_bytes)
+        task = asyncio.create_task(posting, name="embedding-request")
         self._posts.add(task)
         try:
             # The client's own limit is per read: an endpoint that drips would never meet it.
@@ -314,6 +331,10 @@ class _TimedOut(errors.LLMUnavailable):
     """There was no answer in time: fewer texts may have one."""
 
 
+class _FloodError(Exception):
+    """An answer was longer than any that was asked for."""
+
+
 class _NoClientError(Exception):
     """The settings are such that no client can be made; the message holds nothing of them."""
 
@@ -400,8 +421,11 @@ def _connect(settings: config.Embedding) -> openai.AsyncOpenAI:
     if host is None:
         msg = "base_url names no host, as http://127.0.0.1:11434/v1 does"
         raise _NoClientError(msg)
-    # A proxy in the environment is for the world outside.
-    http_client = openai.DefaultAsyncHttpxClient(trust_env=False) if config.is_loopback(host) else None
+    http_client = openai.DefaultAsyncHttpxClient(
+        trust_env=not config.is_loopback(host),  # a proxy in the environment is for the world outside
+        follow_redirects=False,  # texts go where the settings say, and nowhere else
+        event_hooks={"response": [_read]},
+    )
     client = openai.AsyncOpenAI(
         api_key=key or "none",
         base_url=settings.url,
@@ -413,8 +437,22 @@ def _connect(settings: config.Embedding) -> openai.AsyncOpenAI:
     return client
 
 
-async def _post(client: openai.AsyncOpenAI, model: str, texts: Sequence[str], dim: int) -> _Answer:
+async def _read(response: Any) -> None:  # of the HTTP client that openai brings, which is not always the same one
+    """Read an answer, and no more of it than any that was asked for may have."""
+    body = bytearray()
+    async for part in response.aiter_bytes():
+        body += part
+        if len(body) > _max_bytes.get():
+            raise _FloodError
+    response._content = bytes(body)  # noqa: SLF001  # as `aread` does, which knows of no limit
+
+
+async def _post(
+    client: openai.AsyncOpenAI, model: str, texts: Sequence[str], dim: int, max_bytes: int = _BYTES_BESIDE
+) -> _Answer:
     import openai  # noqa: PLC0415  # it is there since `_connect`
+
+    _max_bytes.set(max_bytes)
 
     try:
         answer = await client.embeddings.with_raw_response.create(
@@ -430,8 +468,11 @@ async def _post(client: openai.AsyncOpenAI, model: str, texts: Sequence[str], di
         )
     except openai.APITimeoutError:
         return _Answer(reason="gave no answer in time", is_timeout=True)
-    except openai.APIConnectionError as error:
-        return _Answer(reason=f"cannot be reached: {_cause(error)}")
+    except (openai.APIConnectionError, _FloodError) as error:
+        is_flood = isinstance(error, _FloodError) or isinstance(
+            error.__cause__, _FloodError
+        )  # it depends on the version
+        return _Answer(reason=_FLOOD if is_flood else f"cannot be reached: {_cause(error)}")
     except openai.OpenAIError as error:
         return _Answer(reason=f"cannot be asked: {type(error).__name__}")
     return _Answer(status=_OK, body=answer.content)

@@ -8,6 +8,7 @@ import datetime as dt
 import email.utils
 import json
 import logging
+import resource
 import sys
 import traceback
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -446,3 +447,33 @@ def test_the_name_tells_model_and_host_and_no_password() -> None:
         cache_max_mb=1,
     )  # fmt: skip
     assert "m at 10.0.0.1:11434" == endpoint.Endpoint(given, clock.SystemClock()).name
+
+
+@pytest.mark.parametrize("garbage", ["endless", "packed"])
+async def test_an_answer_without_an_end_fills_no_memory(
+    stub: embedding_stub.EmbeddingStub, opened: Open, garbage: embedding_stub.Garbage
+) -> None:
+    """A proxy gone wild, blanks for minutes: it is hung up on after a few MB, and said what it did."""
+    async with opened(max_retries=0, timeout_seconds=20.0) as embedder:
+        await embedder.probe()
+        stub.garbage = garbage
+        await asyncio.to_thread(embedding_stub._packed)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        with pytest.raises(errors.LLMUnavailable, match="far more than embeddings"):
+            await embedder.passages(["a", "b"])
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 150_000
+        stub.garbage = None
+        assert (2, 64) == (await embedder.passages(["a", "b"])).shape
+
+
+async def test_texts_go_to_no_address_that_the_settings_do_not_name(
+    stub: embedding_stub.EmbeddingStub, opened: Open
+) -> None:
+    """The provider sends requests on to somebody else: he gets nothing, and the person is told what to correct."""
+    with embedding_stub.EmbeddingStub() as other:
+        stub.moved_to = f"{other.url}/embeddings"
+        async with opened(max_retries=0) as embedder:
+            with pytest.raises(errors.LLMUnavailable, match=r"sends to another address.*307") as caught:
+                await embedder.passages(["a secret"])
+            assert "base_url" in caught.value.hint
+        assert [] == other.asked
