@@ -108,9 +108,7 @@ class Embedding:
         self._setbacks: dict[types.EntryKey, _Setback] = {}
         self._n_outage = 0
         self._reason = ""
-        self._failure: errors.LLMError | errors.ConfigError | None = (
-            None  # the reason, where a model or a setting is it
-        )
+        self._failure: errors.LLMError | errors.ConfigError | None = None  # behind the reason, where it is one of these
         self._progressed_s = time.monotonic_s()
         self.on_space: Callable[[], None] = project.nothing
         """Called when vectors of another space are made from now on."""
@@ -420,9 +418,9 @@ class Embedding:
     def n_owed(self) -> int:
         """Return how many entries lack vectors that can be made; none where no model is wanted."""
         is_wanted = self._embedder is not None or self._settings is None
-        return (
-            max(0, self._projection.index.n_owed() - self.n_refused()) if is_wanted and self._projection.is_open else 0
-        )
+        if not (is_wanted and self._projection.is_open):
+            return 0
+        return max(0, self._projection.index.n_owed() - self.n_refused())
 
     def n_refused(self) -> int:
         """Return how many entries the model refuses."""
