@@ -145,6 +145,8 @@ def _explained(hit: query.Hit) -> dict[str, object]:
         own=why.own.score,
         lift=fuse.LIFT,
         fact=_explained_fact(why),
+        date_lift=fuse.DATED,
+        dated=why.dated,
         words=token.matched_words(why.question, f"{view.title(entry)}\n{view.body(entry)}"),
     )
     return {"explain": explanation}

@@ -124,7 +124,10 @@ class ExplainedFact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a score is made of: `score = own + (1 - own) * lift * fact.score`, and `own` without a fact."""
+    """What a score is made of.
+
+    `lifted = own + (1 - own) * lift * fact.score`, `own` without a fact; `score = lifted + (1 - lifted) * date_lift * dated`.
+    """
 
     keyword: float | None
     """Share of the BM25 that the query could reach, in [0, 1]; None where words were not asked."""
@@ -135,6 +138,10 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     lift: float
     fact: ExplainedFact | None
     """The best of its facts; None: none matched."""
+    date_lift: float
+    dated: float
+    """How well its moment fits what the query says of when: 1 within, 0.5 in the week after, 0 else, or where it says
+    nothing."""
     words: tuple[str, ...]
     """Words of the query that stand in it, in some form."""
 

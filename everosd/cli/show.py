@@ -144,6 +144,8 @@ def _why(why: Body, width: int) -> Iterator[str]:
     if fact:
         head = f"+ a fact of {_share(fact, 'score')} (words {_share(fact, 'keyword')}, meaning {_share(fact, 'similarity')}): "
         yield textwrap.shorten(head + str(fact.get("content") or ""), width, placeholder=" …")
+    if why.get("dated"):
+        yield f"+ its moment fits when it was by {_share(why, 'dated')}"
 
 
 def _share(data: Body, key: str) -> str:

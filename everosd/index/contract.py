@@ -54,6 +54,8 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     """Stands for owner and entry id; what a part of this entry has as its `parent_link`."""
     parent_link: int
     """Stands for owner and parent id."""
+    timestamp_us: int
+    """Moment of the entry, microseconds since 1970."""
 
 
 def link(owner: types.Owner, entry_id: str) -> int:

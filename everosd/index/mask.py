@@ -71,7 +71,7 @@ class Columns:
         self.keys = np.zeros(0, dtype=np.int64)
         self.own_links = np.zeros(0, dtype=np.int64)
         self.parent_links = np.zeros(0, dtype=np.int64)
-        self._timestamps = np.zeros(0, dtype=np.int64)
+        self.timestamps = np.zeros(0, dtype=np.int64)
         self._expires = np.zeros(0, dtype=np.int64)
         self._kinds: _Coded[str] = _Coded()
         self._statuses: _Coded[str] = _Coded()
@@ -93,7 +93,7 @@ class Columns:
         self.keys = resized(self.keys, n, capacity)
         self.own_links = resized(self.own_links, n, capacity)
         self.parent_links = resized(self.parent_links, n, capacity)
-        self._timestamps = resized(self._timestamps, n, capacity)
+        self.timestamps = resized(self.timestamps, n, capacity)
         self._expires = resized(self._expires, n, capacity)
         for coded in self._coded():
             coded.codes = resized(coded.codes, n, capacity)
@@ -103,7 +103,7 @@ class Columns:
         self.keys[rows] = keys
         self.own_links[rows] = [each.own_link for each in given]
         self.parent_links[rows] = [each.parent_link for each in given]
-        self._timestamps[rows] = [each.timestamp_us for each in given]
+        self.timestamps[rows] = [each.timestamp_us for each in given]
         self._expires[rows] = [NEVER_US if each.expires_us is None else each.expires_us for each in given]
         self._kinds.put(rows, [each.kind for each in given])
         self._statuses.put(rows, [each.status for each in given])
@@ -179,9 +179,9 @@ class Columns:
     def _during(self, from_us: int | None, to_us: int | None, at: At) -> Mask:
         mask = np.ones(len(self.keys[at]), dtype=np.bool_)
         if from_us is not None:
-            mask &= self._timestamps[at] >= from_us
+            mask &= self.timestamps[at] >= from_us
         if to_us is not None:
-            mask &= self._timestamps[at] <= to_us
+            mask &= self.timestamps[at] <= to_us
         return mask
 
 

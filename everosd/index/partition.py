@@ -58,14 +58,16 @@ class Found(NamedTuple):
     key: int
     own_link: int
     parent_link: int
+    timestamp_us: int
 
     def hit(self) -> contract.Hit:
         """Return it as the contract has it."""
         return contract.Hit(
             key=types.EntryKey(self.key),
-            score=min(1.0, max(0.0, self.cosine)),
+            score=self.cosine if 0.0 <= self.cosine <= 1.0 else float(self.cosine > 0.0),
             own_link=self.own_link,
             parent_link=self.parent_link,
+            timestamp_us=self.timestamp_us,
         )
 
 
@@ -94,6 +96,7 @@ class Partition:
         self._free: list[int] = []
         self._n_live = 0
         self._by_link: Rows | None = None  # rows in the order of their own links; None: to be sorted
+        self._links: Rows = np.zeros(0, dtype=np.int64)  # their own links, in that order
         self._graph: graph.Graph | None = None
         self._labels = np.zeros(0, dtype=np.int32)  # by row, its label in the graph; -1: it is not there
         self._stamps = np.zeros(0, dtype=np.int32)  # by row, how often it was written
@@ -106,7 +109,7 @@ class Partition:
     @property
     def n_bytes(self) -> int:
         """Memory in use, about."""
-        rows = self._codes.nbytes + 17 * len(self._is_live) + self._columns.n_bytes + 8 * len(self._free)
+        rows = self._codes.nbytes + 25 * len(self._is_live) + self._columns.n_bytes + 8 * len(self._free)
         return _OBJECT_BYTES + rows + (self._graph.n_bytes if self._graph is not None else 0)
 
     @property
@@ -261,10 +264,12 @@ class Partition:
         own = self._columns.own_links[: self._n]
         if self._by_link is None:
             self._by_link = np.argsort(own)
-        first = np.searchsorted(own, links, sorter=self._by_link)
-        end = np.searchsorted(own, links, side="right", sorter=self._by_link)
-        rows = [self._by_link[start:stop] for start, stop in zip(first.tolist(), end.tolist(), strict=True)]
-        return np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64)
+            self._links = own[self._by_link]
+        first = np.searchsorted(self._links, links)
+        counts = np.searchsorted(self._links, links, side="right") - first
+        before = np.cumsum(counts) - counts  # rows of the links that come first
+        rows: Rows = self._by_link[np.arange(counts.sum()) + np.repeat(first - before, counts)]
+        return rows
 
     def _proposed(self, query: Vector, fits: mask.Mask, n: int, k: int) -> Rows | None:
         """Return rows among which the `k` nearest documents probably are; None: multiplying is cheaper, or surer."""
@@ -329,8 +334,9 @@ class Partition:
         _, firsts = np.unique(keys[order], return_index=True)
         chosen = order[np.sort(firsts)]
         at = rows[chosen]
-        columns = (cosines[chosen], keys[chosen], self._columns.own_links[at], self._columns.parent_links[at])
-        return [Found(*values) for values in zip(*(column.tolist() for column in columns), strict=True)]
+        own = self._columns
+        columns = (cosines[chosen], keys[chosen], own.own_links[at], own.parent_links[at], own.timestamps[at])
+        return list(map(Found._make, zip(*(column.tolist() for column in columns), strict=True)))
 
     def _exactly(self, query: Vector, rows: Rows) -> NDArray[np.float64]:
         """Return cosines that depend on nothing but the two vectors: not on the row's place, nor on the others."""

@@ -42,6 +42,7 @@ CURVE = 1.0
 """Bends the share of the reachable BM25 so that a document with each word once scores about 0.6, not 0.45."""
 
 _K1 = 1.2  # of Tantivy's BM25 (tantivy 0.27, bm25.rs); b is 0.75 there
+_COLUMNS = ("key", "own_link", "parent_link", "timestamp")  # what a hit is made of
 _EVERY = "."  # the one value of a field that all documents have: its frequency counts them, merged away or not
 
 
@@ -53,10 +54,28 @@ class _View(NamedTuple):
     """Documents that the disk has not yet, in memory; None: there are none."""
     masked: tuple[int, ...]
     """Keys that the disk holds as they were before."""
+    number: int
+    """No other view of the shelf has it."""
 
     def parts(self) -> list[tuple[tantivy.Searcher, tuple[int, ...]]]:
         """Return each searcher with the keys that are not to be taken from it."""
         return [(self.disk, self.masked)] + ([(self.fresh, ())] if self.fresh is not None else [])
+
+
+class _Weighed(NamedTuple):
+    """Terms as a view weighs them; holds nothing of the view itself, so that files that were replaced are let go of."""
+
+    view: int
+    terms: Sequence[token.Term]
+    owner: types.Owner
+    reach: float
+    """BM25 of a document that had every term endlessly often, pairs left out."""
+    scored: list[list[tuple[tantivy.Occur, tantivy.Query]]]
+    """The scoring part of a query for each part of the view; empty: it has none of the terms."""
+
+    def is_of(self, view: _View, terms: Sequence[token.Term], owner: types.Owner) -> bool:
+        """Whether it is what was asked for."""
+        return self.view == view.number and self.terms is terms and self.owner == owner
 
 
 class Shelf:
@@ -66,14 +85,19 @@ class Shelf:
     disk likes, and an edit should be found before that.
     """
 
-    def __init__(self, folder: Path) -> None:
-        """Open the index in `folder`, made where there is none; its parent exists and its files are whole."""
+    def __init__(self, folder: Path, *, has_pairs: bool) -> None:
+        """Open the index in `folder`, made where there is none; its parent exists and its files are whole.
+
+        With `has_pairs` words that stand together in a document are terms of it too.
+        """
+        self._has_pairs = has_pairs
         folder.mkdir(mode=0o700, exist_ok=True)
         self._schema = _schema()
         self._index = tantivy.Index(self._schema, path=str(folder), reuse=True)
         self._index.config_reader("manual")
         self._index.reload()
-        self._view = _View(self._index.searcher(), None, ())
+        self._view = _View(self._index.searcher(), None, (), 0)
+        self._last: _Weighed | None = None  # a search by both looks twice for the same
         self._writer: tantivy.IndexWriter | None = None
         self._fresh: tuple[tantivy.Index, tantivy.IndexWriter] | None = None
         self._written: set[int] = set()  # keys since the last commit
@@ -82,7 +106,7 @@ class Shelf:
     def replace(self, document: contract.Document) -> None:
         """Put a document in the place of the one with its key, if there is one."""
         self.remove(document.key)
-        self._open_writer().add_document(_document(document))
+        self._open_writer().add_document(_document(document, has_pairs=self._has_pairs))
         self._written.add(document.key)
         self.is_dirty = True
 
@@ -99,11 +123,11 @@ class Shelf:
             index, writer = self._open_fresh()
             writer.delete_all_documents()
             for document in documents:
-                writer.add_document(_document(document))
+                writer.add_document(_document(document, has_pairs=self._has_pairs))
             writer.commit()
             index.reload()
             fresh = index.searcher()
-        self._view = _View(self._view.disk, fresh, tuple(masked))
+        self._view = _View(self._view.disk, fresh, tuple(masked), self._view.number + 1)
 
     def commit(self) -> None:
         """Make what was written durable and visible, if anything was; what was shown before is on disk now."""
@@ -114,7 +138,7 @@ class Shelf:
             self._index.reload()
         elif not self._view.masked and self._view.fresh is None:
             return
-        self._view = _View(self._index.searcher(), None, ())
+        self._view = _View(self._index.searcher(), None, (), self._view.number + 1)
 
     def drop_writer(self) -> None:
         """Forget what was not committed; after one failure Tantivy's writer refuses everything."""
@@ -141,16 +165,13 @@ class Shelf:
     def search(self, terms: Sequence[token.Term], bounds: where.Where, k: int) -> list[contract.Hit]:
         """Return the `k` best documents within the bounds that have one of the terms, best first."""
         view = self._view
-        weighed, reach = _weigh(view, terms, bounds.owner)
-        if not weighed or k <= 0:
-            return []
+        weighed = self._weighed(view, terms, bounds.owner)
         found: list[contract.Hit] = []
-        for searcher, masked in view.parts():
-            scored = self._scored(searcher, weighed)
-            if scored:
+        for (searcher, masked), scored in zip(view.parts(), weighed.scored, strict=True):
+            if scored and k > 0:
                 wanted = (tantivy.Occur.Must, tantivy.Query.boolean_query(scored))
                 query = tantivy.Query.boolean_query([*self._conditions(searcher, bounds, masked), wanted])
-                found += _hits(searcher, query, k, reach)
+                found += _hits(searcher, query, k, weighed.reach)
         return found
 
     def linked(self, terms: Sequence[token.Term], bounds: where.Where, links: Sequence[int]) -> list[contract.Hit]:
@@ -158,20 +179,29 @@ class Shelf:
         view = self._view
         if not links:
             return []
-        weighed, reach = _weigh(view, terms, bounds.owner)
+        weighed = self._weighed(view, terms, bounds.owner)
         found: list[contract.Hit] = []
-        for searcher, masked in view.parts():
+        for (searcher, masked), scored in zip(view.parts(), weighed.scored, strict=True):
             if searcher.num_docs:
                 wanted = _unscored(self._any_of("own_link", links))
                 query = tantivy.Query.boolean_query(
                     [
                         *self._conditions(searcher, bounds, masked),
                         (tantivy.Occur.Must, wanted),
-                        *self._scored(searcher, weighed),
+                        *scored,
                     ]
                 )
-                found += _hits(searcher, query, len(links), reach)
+                found += _hits(searcher, query, len(links), weighed.reach)
         return found
+
+    def _weighed(self, view: _View, terms: Sequence[token.Term], owner: types.Owner) -> _Weighed:
+        last = self._last
+        if last is None or not last.is_of(view, terms, owner):
+            known = [term for term in terms if self._has_pairs or not term.is_pair]
+            weighed, reach = _weigh(view, known, owner)
+            scored = [self._scored(searcher, weighed) for searcher, _ in view.parts()]
+            last = self._last = _Weighed(view.number, terms, owner, reach, scored)
+        return last
 
     def _open_writer(self) -> tantivy.IndexWriter:
         if self._writer is None:
@@ -283,7 +313,8 @@ def _weigh(view: _View, terms: Sequence[token.Term], owner: types.Owner) -> tupl
     for term in terms:
         n = sum(searcher.doc_freq("words", lead + term.text) for searcher in searchers)
         weight = term.weight * _rarity(max(n, 1), n_own + PRIOR_DOCUMENTS)
-        reach += weight * (_K1 + 1)
+        if not term.is_pair:
+            reach += weight * (_K1 + 1)
         if n:
             weighed.append((weight, lead + term.text))
     weighed.sort(reverse=True)
@@ -304,7 +335,7 @@ def _schema() -> tantivy.Schema:
     return builder.build()
 
 
-def _document(source: contract.Document) -> tantivy.Document:
+def _document(source: contract.Document, *, has_pairs: bool) -> tantivy.Document:
     document = tantivy.Document()
     document.add_integer("key", source.key)
     document.add_integer("own_link", contract.link(source.owner, source.entry_id))
@@ -322,8 +353,9 @@ def _document(source: contract.Document) -> tantivy.Document:
     for sender in source.sender_ids:
         document.add_text("sender_id", sender)
     lead = _lead(source.owner)
-    title = token.lead_terms(source.title, lead)
-    document.add_text("words", " ".join([*[title] * TITLE_WEIGHT, token.lead_terms(source.body, lead)]))
+    title = token.lead_terms(source.title, lead, has_pairs=has_pairs)
+    body = token.lead_terms(source.body, lead, has_pairs=has_pairs)
+    document.add_text("words", " ".join([*[title] * TITLE_WEIGHT, body]))
     return document
 
 
@@ -350,13 +382,17 @@ def _unscored(query: tantivy.Query) -> tantivy.Query:
 def _hits(searcher: tantivy.Searcher, query: tantivy.Query, k: int, reach: float) -> list[contract.Hit]:
     found = searcher.search(query, k, count=False).hits
     addresses = [address for _, address in found]
-    columns = [searcher.fast_field_values(field, addresses) for field in ("key", "own_link", "parent_link")]
+    columns = [searcher.fast_field_values(field, addresses) for field in _COLUMNS]
     return [
         contract.Hit(
-            key=types.EntryKey(int(key)), score=_absolute(raw / reach), own_link=int(own), parent_link=int(parent)
+            key=types.EntryKey(int(key)),
+            score=_absolute(raw / reach),
+            own_link=int(own),
+            parent_link=int(parent),
+            timestamp_us=int(moment),
         )
-        for (raw, _), key, own, parent in zip(found, *columns, strict=True)
-        if key is not None and own is not None and parent is not None
+        for (raw, _), key, own, parent, moment in zip(found, *columns, strict=True)
+        if key is not None and own is not None and parent is not None and moment is not None
     ]
 
 

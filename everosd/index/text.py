@@ -2,7 +2,8 @@
 
 In: documents of the ledger. Out: keys with scores. Two Tantivy indexes ("shelves") stand side by side, one for long
 texts (episodes, memories, …) and one for single statements (facts, foresights): BM25 compares a text's length with the
-average, and one average over both would make it meaningless for either.
+average, and one average over both would make it meaningless for either. Only long texts have pairs of neighbouring words
+as terms: in a single statement words stand together anyway.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from pathlib import Path
 from everosd import errors, types
 from everosd.index import contract, intact, shelf, token, where
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Of the documents and their terms; any change of either makes another one and with it a rebuild.
-1: first."""
+1: first. 2: words that stand together are terms too, in long texts."""
 
 SHORT_KINDS = frozenset({"atomic_fact", "foresight"})
 """Kinds whose entries are single statements."""
@@ -46,7 +47,7 @@ class TextIndex:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             for part in (long, short):
                 intact.sweep(part)
-            self._long, self._short = shelf.Shelf(long), shelf.Shelf(short)
+            self._long, self._short = shelf.Shelf(long, has_pairs=True), shelf.Shelf(short, has_pairs=False)
 
     def write(self, documents: Iterable[contract.Document], removed: Iterable[types.EntryKey]) -> None:
         """Replace documents by key and remove keys; idempotent; visible and durable after `commit`."""

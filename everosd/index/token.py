@@ -1,7 +1,7 @@
 """Text → terms: one way of cutting for documents and queries, for every script, without a dictionary.
 
 Words of scripts that put spaces between them are terms, folded (case, width, Latin and Greek accents) and, where they
-are Latin, also in their English stem. Scripts without spaces (Han, Kana, Hangul, Thai, …) become single characters and
+are Latin, also in their English stem; two of them that stand together can be one term more. Scripts without spaces (Han, Kana, Hangul, Thai, …) become single characters and
 pairs of neighbours. Compounds (`foo_bar`, `1.5.1`, `a.b@c.de`) are terms as a whole and in their parts.
 """
 
@@ -115,6 +115,8 @@ class Term(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     weight: float
     """Share of the word that this form stands for: the forms of one word add up to about 1."""
+    is_pair: bool = False
+    """Two words that stand together: speaks for a document that has it, and not against one that lacks it."""
 
 
 EXACT_WEIGHT = 0.3
@@ -123,11 +125,20 @@ PART_WEIGHT = 0.5
 """Weight of each part of a compound beside the whole."""
 SINGLE_WEIGHT = 0.2
 """Weight of single characters beside the pairs of a run of Han, Kana, Hangul, Thai, …"""
+NEIGHBOUR_WEIGHT = 0.5
+"""Weight of two words that stand together in the query, beside each of them. From 0.3 to 0.6 LoCoMo's
+sessions are found equally well."""
+
+_NEXT = "~"  # between the words of a pair; no word has it
 
 
-def lead_terms(text: str, lead: str) -> str:
-    """Return the terms of a document's text separated by one space, each with `lead` put before it."""
-    joined = " ".join(filter(None, map(_MEMO.__getitem__, _words(text))))
+def lead_terms(text: str, lead: str, *, has_pairs: bool = False) -> str:
+    """Return the terms of a document's text separated by one space, each with `lead` put before it.
+
+    With `has_pairs` those of neighbours are among them.
+    """
+    words = _words(text)
+    joined = " ".join([*filter(None, map(_MEMO.__getitem__, words)), *(_pairs(words) if has_pairs else ())])
     return lead + joined.replace(" ", " " + lead) if joined else ""
 
 
@@ -143,7 +154,11 @@ def query_terms(text: str) -> tuple[Term, ...]:
     for word in query_words(text):
         for term, weight in _forms(word):
             weights[term] = max(weight, weights.get(term, 0.0))
-    return tuple(Term(text=term, weight=weight) for term, weight in weights.items())
+    pairs = _pairs(_words(text[:MAX_QUERY_CHARS]))
+    return (
+        *(Term(text=term, weight=weight) for term, weight in weights.items()),
+        *(Term(text=pair, weight=NEIGHBOUR_WEIGHT, is_pair=True) for pair in dict.fromkeys(pairs)),
+    )
 
 
 def matched_words(query: str, text: str) -> tuple[str, ...]:
@@ -158,6 +173,12 @@ def _words(text: str) -> list[str]:
         return _WORD_ASCII.findall(text.lower())
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     return _WORD.findall(folded.replace("\u2019", "'").replace("\u2011", "-"))
+
+
+def _pairs(words: list[str]) -> list[str]:
+    """Return the pairs of neighbours among the words that say something."""
+    heads = list(filter(None, map(_HEADS.__getitem__, words)))
+    return [(first + _NEXT + second)[:MAX_TERM_CHARS] for first, second in itertools.pairwise(heads)]
 
 
 def _forms(word: str) -> Iterator[tuple[str, float]]:
@@ -265,3 +286,20 @@ class _Memo(dict[str, str]):
 
 
 _MEMO = _Memo()
+
+
+class _Heads(dict[str, str]):
+    """Word → what stands for it in a pair: its stem, or the whole of a compound; nothing for stop words."""
+
+    def __missing__(self, word: str) -> str:
+        head = ""
+        if word not in STOP_WORDS and len(word) <= MAX_TERM_CHARS and _IS_UNSPACED.search(word) is None:
+            forms = [term for term, weight in _forms(word) if weight > PART_WEIGHT]
+            head = forms[-1] if forms else ""
+        if len(self) >= _MEMO_SIZE:
+            self.clear()
+        self[word] = head
+        return head
+
+
+_HEADS = _Heads()

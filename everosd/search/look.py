@@ -13,7 +13,7 @@ import msgspec
 
 from everosd import types
 from everosd.index import contract, token, where
-from everosd.search import fuse
+from everosd.search import fuse, period
 
 if TYPE_CHECKING:
     from everosd.index import text, vector
@@ -23,11 +23,11 @@ ENTRY_KINDS = ("episode", "memory")
 """Kinds that appear among Episodes; facts may belong to them."""
 FACT_KINDS = ("atomic_fact",)
 
-N_FACTS = 50
-"""Facts that each index is asked for; with 40 LoCoMo's sessions are found as well as with all. The same whatever `top_k`
-is, or scores would depend on it."""
+N_FACTS = 40
+"""Facts that each index is asked for; the same whatever `top_k` is, or scores would depend on it. With all of LoCoMo in one
+memory 40 find what 50 do, 30 find 0.2 % less, 100 find 0.2 % more and take half as long again."""
 
-MIN_CANDIDATES = 50
+MIN_CANDIDATES = 40
 """Entries that each index is asked for at least where both are: what is best by both may be best by neither."""
 
 SPARE = 10
@@ -49,6 +49,8 @@ class Aim(msgspec.Struct, frozen=True, kw_only=True):
     now_us: int
     clause: where.Clause
     top_k: int
+    periods: tuple[period.Period, ...] = ()
+    """When it was, as far as the query says so."""
     min_score: float = 0.0
     radius: float = 0.0
     """Least similarity; by words alone, where there is none, the least score."""
@@ -64,7 +66,14 @@ class Aim(msgspec.Struct, frozen=True, kw_only=True):
         The filter speaks of entries, not of their facts (an Episode's parent is a conversation, a fact's is its
         Episode): it is applied to the entries that facts belong to.
         """
-        clause = self.clause if kinds != FACT_KINDS else where.All()
+        return self._where(kinds, self.clause if kinds != FACT_KINDS else where.All())
+
+    def dated(self, kinds: tuple[str, ...]) -> where.Where:
+        """Return the bounds of entries of these kinds that are of the time that the query names, or soon after."""
+        during = [where.During(from_us=one.from_us, to_us=one.later_us - 1) for one in self.periods]
+        return self._where(kinds, where.All(parts=(self.clause, where.Any(parts=tuple(during)))))
+
+    def _where(self, kinds: tuple[str, ...], clause: where.Clause) -> where.Where:
         return where.Where(owner=self.owner, kinds=kinds, statuses=self.statuses, now_us=self.now_us, clause=clause)
 
 
@@ -134,9 +143,15 @@ class Ranking(msgspec.Struct, frozen=True, kw_only=True):
 def find(leg: Leg, aim: Aim, *, is_alone: bool) -> Found:
     """Ask one index; with `is_alone` only for what fits into the answer."""
     k = aim.top_k + SPARE if is_alone else max(MIN_CANDIDATES, aim.top_k + SPARE)
-    groups = tuple(fuse.by_key(leg.search(aim.bounds(kinds), k)) for kinds in aim.groups())
+    groups = tuple(fuse.by_key(_found(leg, aim, kinds, k)) for kinds in aim.groups())
     facts = leg.search(aim.bounds(FACT_KINDS), N_FACTS) if _has_facts(aim) else []
     return Found(leg=leg, groups=groups, facts=fuse.by_key(facts))
+
+
+def _found(leg: Leg, aim: Aim, kinds: tuple[str, ...], k: int) -> list[contract.Hit]:
+    """Return the `k` best, and the `k` best of the time that is asked for."""
+    found = leg.search(aim.bounds(kinds), k)
+    return found + leg.search(aim.dated(kinds), k) if aim.periods else found
 
 
 def rank(aim: Aim, words: Found | None, near: Found | None, *, nests_facts: bool = False) -> Ranking:
@@ -156,7 +171,7 @@ def rank(aim: Aim, words: Found | None, near: Found | None, *, nests_facts: bool
             None if words is None else words.completed(bounds, at, links),
             None if near is None else near.completed(bounds, at, links),
         )
-        placed = fuse.cut(fuse.lifted(entries, lifting), min_score=floor, radius=radius)
+        placed = fuse.cut(fuse.lifted(entries, lifting, aim.periods), min_score=floor, radius=radius)
         if words is not None:  # what has none of the words and is not near either was not found
             placed = [one for one in placed if one.score > 0]
         ranked += placed[: aim.top_k + SPARE]

@@ -11,7 +11,7 @@ import msgspec
 
 from everosd import clock, errors, types
 from everosd.index import text, token, where
-from everosd.search import fuse, look
+from everosd.search import fuse, look, period
 from everosd.store import row as store_row
 
 if TYPE_CHECKING:
@@ -81,6 +81,8 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     question: str
     """What was looked for by words; empty where words were not asked."""
     own: fuse.Evidence
+    dated: float
+    """How well the entry's moment fits what the query says of when."""
     fact: fuse.Evidence | None = None
     """The best fact of the entry, which lifts its score; None: none matched."""
     fact_row: store_row.EntryRow | None = None
@@ -346,6 +348,7 @@ def _aim(query: Query, now_us: int) -> look.Aim:
         statuses=query.statuses,
         now_us=now_us,
         clause=query.filter,
+        periods=period.named(query.text, now_us),
         top_k=MAX_TOP_K if query.top_k < 0 else min(query.top_k, MAX_TOP_K),
         min_score=query.min_score or 0.0,
         radius=query.radius or 0.0,
@@ -366,6 +369,7 @@ def _hit(
         why = Why(
             question="" if one.own.keyword is None else query.text,
             own=one.own,
+            dated=one.dated,
             fact=one.fact,
             fact_row=None if one.fact is None else read.get(one.fact.key),
         )

@@ -91,6 +91,7 @@ async def test_a_score_is_explained_when_asked(
     mean = sum(weight * part**2 for weight, part in parts) / sum(weight for weight, _ in parts)
     assert mean**0.5 == pytest.approx(why["own"])
     assert why["own"] + (1 - why["own"]) * why["lift"] * why["fact"]["score"] == pytest.approx(first["score"])
+    assert 0 == why["dated"]
     assert "mara_af_20260302_00000001" == why["fact"]["id"]
     assert "Mara's dog is called Bilbo." == why["fact"]["content"]
     assert ([] if method == "vector" else ["puppy", "mara"]) == why["words"]

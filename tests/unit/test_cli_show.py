@@ -115,6 +115,8 @@ def test_a_hit_tells_what_its_score_is_made_of() -> None:
     assert "      = 0.50 by itself: words 0.60 (puppy, mara), meaning 0.40\n" in text
     assert "      + a fact of 0.38 (words 0.50, meaning -): Mara's dog is called Bilbo." in text
     assert "by itself" not in show.hits({"episodes": [hit]})
+    dated = show.hits({"episodes": [hit | {"explain": why | {"dated": 0.5}}]})
+    assert dated.endswith("\n      + its moment fits when it was by 0.50")
     alone = why | {"keyword": None, "words": [], "fact": None}
     assert show.hits({"episodes": [hit | {"explain": alone}]}).endswith("by itself: words -, meaning 0.40")
 

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from everosd import types
 from everosd.index import contract
-from everosd.search import fuse
+from everosd.search import fuse, period
 
 Shares = st.floats(min_value=0, max_value=1)
 
 
 def hit(key: int, score: float, parent: int = 0) -> contract.Hit:
-    return contract.Hit(key=types.EntryKey(key), score=score, own_link=key, parent_link=parent)
+    return contract.Hit(key=types.EntryKey(key), score=score, own_link=key, parent_link=parent, timestamp_us=key)
 
 
 def scored(key: int, score: float, parent: int = 0) -> fuse.Evidence:
@@ -59,6 +59,16 @@ def test_lifting_stays_within_bounds_and_never_lowers(own: float, fact: float) -
     (lifted,) = fuse.lifted([scored(1, own)], {1: scored(2, fact, parent=1)})
     assert own == bare.score
     assert own <= lifted.score <= 1
+
+
+def test_what_is_of_the_time_asked_for_is_lifted() -> None:
+    """After facts, by `DATED` and how well it fits; the score stays within bounds, and the others keep theirs."""
+    asked = [period.Period(from_us=2, until_us=3)]
+    by_key = {one.own.key: one for one in fuse.lifted([scored(1, 0.5), scored(2, 0.5), scored(3, 0.5)], {}, asked)}
+    assert [0.0, 1.0, period.LATER_FITS] == [by_key[types.EntryKey(key)].dated for key in (1, 2, 3)]
+    assert [0.5, 0.65, 0.575] == [round(by_key[types.EntryKey(key)].score, 6) for key in (1, 2, 3)]
+    (sure,) = fuse.lifted([scored(2, 1.0)], {}, asked)
+    assert 1 == sure.score
 
 
 @hypothesis.given(st.lists(st.tuples(st.none() | Shares, st.none() | Shares, Shares), min_size=2, max_size=12))

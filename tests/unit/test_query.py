@@ -368,6 +368,27 @@ async def test_a_vector_finds_what_no_word_does(
     assert [(1, 0.775)] == [(hit.row.key, round(hit.score, 3)) for hit in by_both.episodes]
 
 
+@pytest.mark.parametrize("method", ["keyword", "vector", "hybrid"])
+async def test_entries_of_the_day_that_is_asked_for_come_first(
+    store: memory_rows.MemoryStore, vectors: memory_vectors.MemoryVectors, both: query.Search, method: query.Method
+) -> None:
+    """By their moment, not by their words; among many that match as well, so that it is looked for by itself."""
+    day_us = 86_400_000_000
+    entries = [
+        store.entry("a visit to the harbour" + " again" * i, timestamp_us=memory_rows.NOW_US - i * day_us)
+        for i in range(100)
+    ]
+    await add_both(store, vectors, *entries)
+    wanted = entries[90]
+    day = clock.from_us(wanted.timestamp_us)
+    for said in (f"on {day.day} {day:%B} {day.year}", f"{day:%Y-%m-%d}"):
+        (first, *rest) = (await both.run(asked(f"the harbour {said}", method, top_k=5, explains=True))).episodes
+        assert wanted.key == first.row.key
+        assert first.why is not None
+        assert 1.0 == first.why.dated
+        assert all(hit.why is not None and hit.why.dated < 1 for hit in rest)
+
+
 @pytest.mark.parametrize("method", ["vector", "hybrid"])
 async def test_an_answer_is_the_beginning_of_a_longer_one(
     store: memory_rows.MemoryStore, vectors: memory_vectors.MemoryVectors, both: query.Search, method: query.Method

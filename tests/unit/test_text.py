@@ -53,12 +53,12 @@ def scores(index: text.TextIndex, query: str, **fields: object) -> dict[int, flo
 
 
 def test_scores_are_bm25_over_what_the_query_could_reach(tmp_path: Path) -> None:
-    """Computed by hand from the formula, for an owner among others."""
+    """Computed by hand from the formula, for an owner among others; a pair of neighbours comes on top."""
     bodies = {1: "pike perch", 2: "perch perch eel eel", 3: "eel bream"}
     others = [document(100 + i, "pike pike pike pike", owner=OTHER) for i in range(60)]
     index = filled(tmp_path / "text", *others, *(document(key, body) for key, body in bodies.items()))
-    lengths = {key: len(body.split()) for key, body in bodies.items()}
-    average = (sum(lengths.values()) + 60 * 4) / 63  # of all owners: Tantivy keeps one average
+    lengths = {key: 2 * len(body.split()) - 1 for key, body in bodies.items()}  # words and pairs
+    average = (sum(lengths.values()) + 60 * 7) / 63  # of all owners: Tantivy keeps one average
 
     def weight(n: int) -> float:
         total = len(bodies) + shelf.PRIOR_DOCUMENTS
@@ -74,9 +74,24 @@ def test_scores_are_bm25_over_what_the_query_could_reach(tmp_path: Path) -> None
             for term, n in terms.items()
         )
         share = raw / reach
+        if key == 1:  # pike perch
+            pair = token.NEIGHBOUR_WEIGHT * weight(1)
+            share += 2.2 * pair / (1 + 1.2 * (0.25 + 0.75 * lengths[key] / average)) / reach
         if raw:
             expected[key] = share * (1 + shelf.CURVE) / (share + shelf.CURVE)
     assert pytest.approx(expected, rel=1e-3) == scores(index, "pike perch carp")
+
+
+def test_words_that_stand_together_as_in_the_question_come_first(tmp_path: Path) -> None:
+    """In long texts; a document that has them apart scores as if nobody had asked for the pair."""
+    apart, together = "the red fox saw a panda", "the fox saw a red panda"
+    index = filled(
+        tmp_path / "text", document(1, together), document(2, apart), document(3, "a panda, later a red one")
+    )
+    assert 1 == found(index, "where was the red panda")[0]
+    found_by_words = scores(index, "red otherwise panda")
+    assert found_by_words[1] == found_by_words[2]
+    assert scores(index, "red panda")[1] <= 1
 
 
 def test_S06_an_exact_match_stands_clearly_above_noise(tmp_path: Path) -> None:

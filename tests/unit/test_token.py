@@ -12,8 +12,8 @@ from everosd.index import token
 
 
 def document_terms(text: str) -> list[str]:
-    """Return the terms of a document, without a lead."""
-    return token.lead_terms(text, "").split()
+    """Return the terms of a long document, without a lead."""
+    return token.lead_terms(text, "", has_pairs=True).split()
 
 
 def shared(document: str, query: str) -> float:
@@ -112,7 +112,7 @@ def test_long_words_are_cut_alike_in_documents_and_queries() -> None:
 def test_a_lead_stands_before_every_term() -> None:
     """The lead is on each term exactly once, also where a word has several terms."""
     text = "Dogs run; foo_bar 你好"
-    assert [f"x:{term}" for term in document_terms(text)] == token.lead_terms(text, "x:").split(" ")
+    assert [f"x:{term}" for term in document_terms(text)] == token.lead_terms(text, "x:", has_pairs=True).split(" ")
     assert "" == token.lead_terms(">>>", "x:")
 
 
@@ -133,10 +133,32 @@ def test_what_a_document_says_finds_it(text: str) -> None:
     assert all(term.text in document_terms(f"before {text} after") for term in terms)
 
 
+def pairs(text: str) -> list[str]:
+    return [term.text for term in token.query_terms(text) if term.is_pair]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Who went to the support groups?", ["went~support", "support~group"]),
+        ("Mara's dog, mara dogs", ["mara~dog", "dog~mara"]),
+        ("mail a.b@c.de today", ["mail~a.b@c.de", "a.b@c.de~today"]),
+        ("京都に引っ越しました", []),
+        ("dog", []),
+        ("who is it", []),
+    ],
+)
+def test_words_that_stand_together_are_a_term_more(text: str, expected: list[str]) -> None:
+    """By their stems, over words that say nothing, each pair once; scripts without spaces have pairs of their own."""
+    assert expected == pairs(text)
+    assert set(expected) <= set(document_terms(f"so {text} it is"))
+    assert not set(expected) & set(token.lead_terms(text, "").split())
+
+
 def test_a_megabyte_is_cut_within_a_second() -> None:
     """Speed: known vocabulary goes at tens of MB/s here; the bound leaves room for a busy machine."""
     text = "The quick brown foxes jumped over lazy dogs near foo_bar 1.5.1 and wrote to a.b@c.de twice. " * 11_000
-    token.lead_terms(text[:1_000], "x:")
+    token.lead_terms(text[:1_000], "x:", has_pairs=True)
     started_s = time.process_time()
-    token.lead_terms(text, "x:")
+    token.lead_terms(text, "x:", has_pairs=True)
     assert 1.0 > time.process_time() - started_s
