@@ -442,11 +442,13 @@ class _Run:
         limit_s = self._settings.daemon.stalled_after_s
         age_s = time.monotonic() - self._moved_s
         if self._n_waiting and age_s > limit_s:
-            yield f"{self._n_waiting} changes wait and nothing has moved for {age_s:.0f} s"
+            waiting = "1 change waits" if self._n_waiting == 1 else f"{self._n_waiting} changes wait"
+            yield f"{waiting} and nothing has moved for {age_s:.0f} s"
             return
         for name, now in {} if self._node is None else self._node.cascade.projection_states().items():
             if now.age_s > limit_s:
-                yield f"the {name} index is {now.behind} changes behind, and has not moved for {now.age_s:.0f} s"
+                changes = f"{now.behind} change{'' if now.behind == 1 else 's'}"
+                yield f"the {name} index is {changes} behind, and has not moved for {now.age_s:.0f} s"
 
     def _age_s(self) -> float:
         return round(time.monotonic() - self._began_s, 3)

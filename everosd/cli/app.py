@@ -22,6 +22,8 @@ API = "/api/v1"
 OPTIONS = {"user_id": "--user", "agent_id": "--agent", "app_id": "--app", "project_id": "--project"}
 """Where the fields of a request come from."""
 OK = 200
+FOR_DOCTOR = frozenset(("CAPABILITY_UNAVAILABLE", "EXTERNAL_SERVICE_UNAVAILABLE", "PROVIDER_NOT_CONFIGURED"))
+"""Codes of what a model, an index or a disk does not let be: `doctor` has the hint that the envelope lacks."""
 MAX_NAMED = 10
 """Owners that a question names."""
 
@@ -54,8 +56,9 @@ class RequestFailed(errors.EverosdError):
     def __init__(self, body: dict[str, object]) -> None:
         """Take code and message from the error envelope."""
         error = show.section(body, "error")
-        super().__init__(f"{error.get('message') or 'the request failed'} ({error.get('code') or 'no code'})")
-        self.hint = str(error.get("hint") or "")
+        message, code = error.get("message"), error.get("code")
+        super().__init__(str(message or f"the request failed ({code or 'no code'})"))
+        self.hint = str(error.get("hint") or ("everosd doctor says what to do" if code in FOR_DOCTOR else ""))
 
 
 def main() -> NoReturn:
@@ -133,8 +136,15 @@ def search(
         int, typer.Option("--top-k", metavar="N", help="At most so many hits, 1 to 100.", min=1, max=100)
     ] = 10,
     min_score: Annotated[
-        float, typer.Option("--min-score", metavar="SCORE", help="Leave out weaker hits, 0 to 1.", min=0, max=1)
-    ] = 0.0,
+        float | None,
+        typer.Option(
+            "--min-score",
+            metavar="SCORE",
+            help="Leave out weaker hits, 0 to 1. Default: 0; by meaning, without --json, a third of the best score.",
+            min=0,
+            max=1,
+        ),
+    ] = None,
     include_all: Annotated[
         bool, typer.Option("--all", help="Also what is deprecated, expired, superseded or archived.")
     ] = False,
@@ -159,7 +169,7 @@ def search(
         "project_id": _legible(project),
         "method": method,
         "top_k": top_k,
-        "min_score": min_score,
+        "min_score": min_score or 0.0,
         "user_id": None if user is None else _legible(user),
         "agent_id": None if agent is None else _legible(agent),
     }
@@ -177,9 +187,9 @@ def search(
         _print_json(answer)
         return
     data = show.section(answer, "data")
-    print(show.hits(data))
+    print(show.hits(data, has_tail=method == "keyword" or min_score is not None))
     if not any(show.rows(data, name) for name, *_ in show.SHOWN):
-        _say_who_is_missing(where, app, project, user, agent)
+        _say_why_nothing(where, app, project, user, agent, method)
     for reason in cast("list[object]", answer.get("degraded") or []):
         print(f"\nnote: {reason}", file=sys.stderr)
 
@@ -319,13 +329,15 @@ def _ask_whose(root: Path, app: str, project: str) -> NoReturn:
     )
 
 
-def _say_who_is_missing(root: Path, app: str, project: str, user: str | None, agent: str | None) -> None:
-    """Say that nothing was found because there is nobody of that name: it may be misspelt."""
+def _say_why_nothing(root: Path, app: str, project: str, user: str | None, agent: str | None, method: Method) -> None:
+    """Say that there is nobody of that name, which may be misspelt, or that only words were looked for."""
     kind: types.OwnerType = "user" if agent is None else "agent"
     named = user if agent is None else agent
     if named is not None and not root_folder.has_owner(root, app, project, kind, named):
         known = _names(root_folder.owners(root, app, project, kind)) or "nobody"
         print(f"\nnote: no {kind} {named} in app {app}, project {project}; there is {known}", file=sys.stderr)
+    elif method == "keyword":
+        print("\nnote: no memory has these words; --method hybrid goes by their meaning, too", file=sys.stderr)
 
 
 def _names(ids: list[str]) -> str:

@@ -19,15 +19,23 @@ SHOWN = (
 TEXT_LINES = 3
 """Of a hit's text, so that ten hits fit on a screen."""
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
+TAIL_SHARE = 1 / 3
+"""Of the best score: by meaning everything is somewhat near, and what is nearer than the rest stands above this."""
 MAX_PROBLEMS = 20
 """Of the files that are not read as they should be; `--json` has them all."""
 
 
-def hits(data: Body) -> str:
-    """Return what a search found, best first."""
+def hits(data: Body, *, has_tail: bool = True) -> str:
+    """Return what a search found, best first; without the tail only what comes near the best, and how many do not."""
     found = [(item, title, text) for name, title, text in SHOWN for item in rows(data, name)]
-    found.sort(key=lambda hit: -cast("float", hit[0].get("score") or 0.0))
-    return "\n\n".join(_hit(*hit) for hit in found) if found else "nothing found"
+    found.sort(key=lambda hit: -_score(hit[0]))
+    shown = found if has_tail or not found else [hit for hit in found if _is_near(hit[0], found[0][0])]
+    parts = [_hit(*hit) for hit in shown] or ["nothing found"]
+    if n_left_out := len(found) - len(shown):
+        parts.append(
+            f"{count(n_left_out, 'weaker hit')} left out: --min-score 0 shows {'it' if n_left_out == 1 else 'them'}"
+        )
+    return "\n\n".join(parts)
 
 
 def status(data: Body, *, is_served: bool = True) -> Iterator[str]:
@@ -111,6 +119,16 @@ def since(moment: str, now: dt.datetime) -> str:
         return span((now - dt.datetime.fromisoformat(moment)).total_seconds())
     except (TypeError, ValueError):
         return ""
+
+
+def _score(item: Body) -> float:
+    """Return a hit's score; 0 where it has none."""
+    return cast("float", item.get("score") or 0.0)
+
+
+def _is_near(item: Body, best: Body) -> bool:
+    """Return whether a hit is worth a look beside the best; one that would be shown as 0.00 is not."""
+    return _score(item) >= max(_score(best) * TAIL_SHARE, 0.005)
 
 
 def _hit(item: Body, title: str, text: str) -> str:

@@ -132,6 +132,26 @@ def test_no_hits_are_said() -> None:
     assert show.hits({"episodes": [], "agent_cases": []}) == "nothing found"
 
 
+def test_the_tail_of_a_search_by_meaning_is_counted_instead_of_shown() -> None:
+    """Everything is somewhat near: only what comes near the best is shown, and how to see the rest is said."""
+
+    def found(*scores: float) -> dict[str, object]:
+        return {
+            "episodes": [{"id": f"id{n}", "subject": "s", "episode": "", "score": one} for n, one in enumerate(scores)]
+        }
+
+    weak = found(0.07, 0.03, 0.02, 0.0)
+    assert "id3" in show.hits(weak)
+    text = show.hits(weak, has_tail=False)
+    assert "id1" in text
+    assert "id2" not in text
+    assert text.endswith("\n\n2 weaker hits left out: --min-score 0 shows them")
+    nothing = "nothing found\n\n1 weaker hit left out: --min-score 0 shows it"
+    assert nothing == show.hits(found(0.004), has_tail=False)
+    assert "left out" not in show.hits(found(0.9, 0.5), has_tail=False)
+    assert "nothing found" == show.hits(found(), has_tail=False)
+
+
 def test_verdict_lists_differences_and_what_to_type() -> None:
     """A verify that found something says what, where, and how to mend it."""
     report = {

@@ -135,14 +135,16 @@ async def test_wrong_settings_are_named_until_they_are_mended(run: process._Run,
 async def test_an_index_that_stands_still_while_the_others_go_on_is_named(run: process._Run) -> None:
     """Readiness goes by the age of progress, not by a flag that somebody set."""
 
-    def behind(age_s: float) -> Any:
-        text = status.ProjectionStatus(lsn=4, behind=8, documents=4, age_s=age_s)
+    def behind(age_s: float, n: int = 8) -> Any:
+        text = status.ProjectionStatus(lsn=4, behind=n, documents=4, age_s=age_s)
         return types.SimpleNamespace(cascade=types.SimpleNamespace(projection_states=lambda: {"text": text}))
 
     run._node = behind(29.0)
     assert [] == list(run._stalls())
     run._node = behind(31.0)
     assert ["the text index is 8 changes behind, and has not moved for 31 s"] == list(run._stalls())
+    run._node = behind(31.0, 1)
+    assert ["the text index is 1 change behind, and has not moved for 31 s"] == list(run._stalls())
 
 
 async def test_error_of_ours_is_told_from_what_it_brought_down() -> None:
