@@ -20,7 +20,7 @@ import msgspec
 import structlog
 
 from everosd import clock, config, errors, types
-from everosd.cascade import project, status, turn
+from everosd.cascade import project, setback, status, turn
 from everosd.store import row
 
 if TYPE_CHECKING:
@@ -36,9 +36,6 @@ ROUND = 400
 
 RETRY_S = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0)
 """Waits between attempts while the provider fails; each is shortened at random by up to half, lest many ask at once."""
-
-REFUSED_RETRY_S = 3600.0
-"""A text that the model refuses twice is asked for again after this long: the refusal may have been a whim."""
 
 NEUTRAL = "The weather is fine today."
 """Asked for to tell a provider that fails from a text that makes it fail."""
@@ -58,19 +55,6 @@ class Rows(Protocol):
 
     async def rows(self, keys: Sequence[int]) -> list[row.EntryRow]:
         """Return the live entries with these keys, in the order asked for; keys that are gone are left out."""
-
-
-class _Setback(msgspec.Struct, frozen=True, kw_only=True):
-    """Why an entry has no vectors, and when it is tried again."""
-
-    digest: bytes
-    """Of the text that failed: another text is another matter."""
-    path: types.RelPath
-    line: int
-    reason: str
-    n: int
-    due_s: float
-    is_refused: bool
 
 
 class _ReplacedError(errors.EverosdError):
@@ -105,7 +89,7 @@ class Embedding:
         self._wake = asyncio.Event()
         self._turn: turn.Turn | None = None
         self._in_force: tuple[vector.VectorIndex, types.Space] | None = None
-        self._setbacks: dict[types.EntryKey, _Setback] = {}
+        self._setbacks = setback.Setbacks(time)
         self._n_outage = 0
         self._reason = ""
         self._failure: errors.LLMError | errors.ConfigError | None = None  # behind the reason, where it is one of these
@@ -242,7 +226,7 @@ class Embedding:
         entries = await self._read(await self._owed(index))
         if not entries:
             self._n_outage, self._reason = 0, ""
-            return self._next_due_s()
+            return self._setbacks.next_due_s()
         now = self._turn = turn.Turn(space, entries, self._store, self._pace)
         await now.take_from_cache()
         self.n_from_cache += now.n_from_cache
@@ -259,7 +243,7 @@ class Embedding:
             self.n_from_cache += now.n_from_cache - n_from_cache
         await self._weigh(embedder, index, now)
         has_more = n_ready or now.n_answers or now.is_in_doubt or self._in_force != (index, space)
-        return 0 if has_more else self._next_due_s()
+        return 0 if has_more else self._setbacks.next_due_s()
 
     async def _space(self, embedder: embed.Embedder, index: vector.VectorIndex) -> types.Space:
         """Return the space of the vectors to come, in force in the index from now on.
@@ -290,16 +274,8 @@ class Embedding:
 
     async def _owed(self, index: vector.VectorIndex) -> list[vector.Owed]:
         """Return what to embed next, without what failed and has to wait."""
-        now_s = self._clock.monotonic_s()
         found = await self._in_index(index, lambda: index.owed(ROUND + len(self._setbacks)))
-        return [one for one in found if not self._is_set_back(one, now_s)][:ROUND]
-
-    def _is_set_back(self, owed: vector.Owed, now_s: float) -> bool:
-        setback = self._setbacks.get(owed.key)
-        if setback is not None and setback.digest != owed.digest:
-            del self._setbacks[owed.key]
-            return False
-        return setback is not None and setback.due_s > now_s
+        return [one for one in found if not self._setbacks.has_to_wait(one.key, one.digest)][:ROUND]
 
     async def _read(self, owed: Sequence[vector.Owed]) -> list[turn.Entry]:
         """Return the texts of entries; one that changed meanwhile comes again."""
@@ -314,7 +290,7 @@ class Embedding:
             return 0
         await self._in_index(index, lambda: index.put(done, now.space))
         for entry in done:
-            self._setbacks.pop(entry.key, None)
+            self._setbacks.forget(entry.key)
         self._progressed_s = self._clock.monotonic_s()
         return len(done)
 
@@ -339,29 +315,7 @@ class Embedding:
         self._n_outage, self._reason = 0, ""
         for entry in now.waiting.values():
             if (error := now.failure_of(entry)) is not None:
-                self._set_back(entry, error)
-
-    def _set_back(self, entry: turn.Entry, error: errors.LLMError) -> None:
-        before = self._setbacks.get(entry.key)
-        n = 1 if before is None else before.n + 1
-        is_refused = isinstance(error, errors.LLMRejected)
-        # Refused once it may have met a provider that was out of its mind for a moment: it is asked for again at once.
-        wait_s = REFUSED_RETRY_S if is_refused and n > 1 else RETRY_S[min(n, len(RETRY_S) - 1)]
-        if n == 1:
-            log.warning("entry_not_embedded", path=entry.path, line=entry.line, reason=str(error), retry_s=wait_s)
-        self._setbacks[entry.key] = _Setback(
-            digest=entry.digest,
-            path=entry.path,
-            line=entry.line,
-            reason=str(error),
-            n=n,
-            due_s=self._clock.monotonic_s() + wait_s,
-            is_refused=is_refused,
-        )
-
-    def _next_due_s(self) -> float | None:
-        now_s = self._clock.monotonic_s()
-        return min((max(0.01, one.due_s - now_s) for one in self._setbacks.values()), default=None)
+                self._setbacks.add(entry, error)
 
     async def _in_index(self, index: vector.VectorIndex, job: Callable[[], T]) -> T:
         """Do something with an index on its own thread.
@@ -424,14 +378,11 @@ class Embedding:
 
     def n_refused(self) -> int:
         """Return how many entries the model refuses."""
-        return sum(one.is_refused for one in self._setbacks.values())
+        return self._setbacks.n_refused
 
     def problems(self) -> list[status.FileProblem]:
         """Return the entries whose text could not be embedded."""
-        return [
-            status.FileProblem(path=one.path, line=one.line, reason=f"no vector of it: {one.reason}", kind="unembedded")
-            for one in sorted(self._setbacks.values(), key=lambda one: (one.path, one.line))
-        ]
+        return self._setbacks.problems()
 
     def model_status(self) -> status.EmbeddingStatus | None:
         """Return which model makes the vectors, and how it does; None where none is wanted."""

@@ -201,6 +201,9 @@ class Queries:
                 continue
             except errors.EverosdError as error:  # it answers again, if only to say that this text or width will not do
                 trouble = str(error) if isinstance(error, errors.ConfigError) else ""
+            except Exception:
+                log.exception("query_vector_failed", provider=embedder.name)  # and goes on: nobody else would ask again
+                continue
             else:
                 trouble = ""
                 self._keep(digest, vector, generation)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from everosd import clock, config, errors
-from everosd.models import embed, endpoint, queries
+from everosd.models import builtin, embed, endpoint, queries
 from tests import embedding_stub
 from tests.fast_clock import FastClock
 
@@ -303,3 +303,26 @@ async def test_closing_leaves_nothing_behind(stub: embedding_stub.EmbeddingStub)
         with pytest.raises(errors.LLMUnavailable, match="no longer asked"):
             await waiting
         assert set() == found._tasks
+
+
+async def test_an_embedder_with_a_fault_of_its_own_is_asked_again() -> None:
+    """What it raises is no error that we know: queries fail meanwhile, and are answered once it has recovered."""
+
+    class Faulty(builtin.Builtin):
+        n_faults = 2
+
+        async def query(self, text: str) -> embed.Vectors:
+            if not text.startswith("first") or self.n_faults == 0:
+                return np.ones(3, dtype=np.float32)
+            if self.n_faults == 2:
+                self.n_faults -= 1
+                raise errors.LLMUnavailable(self.name, "fell over")
+            self.n_faults -= 1
+            raise RuntimeError(text)
+
+    found = queries.Queries(Faulty(), FastClock(), 5.0)
+    with pytest.raises(errors.LLMUnavailable):
+        await found.vector("first")
+    await _until(lambda: not found.state)
+    assert (3,) == (await found.vector("first")).shape
+    await found.close()
