@@ -103,7 +103,6 @@ def test_search_says_what_to_type_instead(sample: Path) -> None:
     done = everosd(sample, "adopt", "nothing/here.md", code=2)
     assert "no memory is read at nothing/here.md\n" in done.stderr
     assert "everosd: --root" in conftest.run("status", "--root", "").stderr
-    (sample / "everos.toml").write_text('[embedding]\nmodel = "none"\n')
     refused = everosd(sample, "search", "--user", "lena", "--method", "vector", "dogs", code=1).stderr
     assert "everosd: no model turns texts into vectors\n         everosd doctor says what to do\n" == refused
 
@@ -286,16 +285,17 @@ def test_A06_the_example_of_the_readme_works_as_printed(root: Path, daemon: conf
     assert note is not None
     assert body is not None
     assert words is not None
-    daemon.start()
+    daemon.start(env={"EVEROS_EMBEDDING__MODEL": "builtin"})
     path = root / where[1]
     path.parent.mkdir(parents=True)
     path.write_text(note[1], encoding="utf-8")
     conftest.wait_for(lambda: daemon.search(words[1], "mara"), "the note of the README")
     assert words[1] in everosd(root, "search", words[1]).stdout
-    asked = {"content": body[1], "headers": {"content-type": "application/json"}}
+    asked = json.loads(body[1])
 
     def found() -> bool:
-        return 1 == len(daemon.http.post("/api/v1/memory/search", **asked).json()["data"]["episodes"])
+        answer = daemon.http.post("/api/v1/memory/search", json=asked).json()
+        return 1 == len(answer["data"]["episodes"])
 
     conftest.wait_for(found, "the note by its meaning")
 
