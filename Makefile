@@ -1,5 +1,5 @@
 # make demo    from a clean clone: see everosd find an edit
-# make test    all tests                 make quick   the tests that take no time
+# make test    all tests                 make quick   the short ones: two minutes
 # make check   format, lint, types, imports, documents      make cover   tests, and the lines they miss
 # make bench   figures beside the budgets    make fuzz   make soak
 

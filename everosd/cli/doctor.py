@@ -42,6 +42,10 @@ MAX_LISTED = 3
 MAX_FILES = 20
 """Files that are not read as they should be and are named; a list of hundreds would hide the rest."""
 RESTART = "stop it and start it again; under systemd: systemctl --user restart everosd"
+MODEL_FAILS = (
+    "the index waits for the model: see `model` above; where that is ok, the daemon asks again within a minute,"
+    " or has other EVEROS_ variables than you have here"
+)
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -307,15 +311,17 @@ def _memory(root: Path) -> Iterator[Finding]:
         yield Finding(level="warn", about="daemon", text=str(notice), hint=RESTART if "restart" in str(notice) else "")
     if not data.get("watch_healthy", True):
         yield Finding(level="warn", about="watching", text=str(data.get("watch_reason")))
+    yield from _indexes(root, data)
+    yield from _files(root, data)
+
+
+def _indexes(root: Path, data: show.Body) -> Iterator[Finding]:
+    """Say which index does not get on, and whether it is itself to blame or the model that it waits for."""
+    models = show.section(data, "embedding").get("error")
     for name, one in show.section(data, "projections").items():
         if error_text := cast("dict[str, object]", one).get("error"):
-            yield Finding(
-                level="warn",
-                about=f"index {name}",
-                text=str(error_text),
-                hint=f"everosd rebuild --root {_quoted(root)}",
-            )
-    yield from _files(root, data)
+            hint = MODEL_FAILS if error_text == models else f"everosd rebuild --root {_quoted(root)}"
+            yield Finding(level="warn", about=f"index {name}", text=str(error_text), hint=hint)
 
 
 def _files(root: Path, data: show.Body) -> Iterator[Finding]:

@@ -149,6 +149,15 @@ def test_every_kind_of_file_problem_has_a_hint(memory: Path) -> None:
     assert [one.hint != "" for one in findings] == [kind not in ("warning", "healed") for kind in sorted(kinds)]
 
 
+def test_an_index_that_waits_for_the_model_is_not_to_be_rebuilt(memory: Path) -> None:
+    """A wrong key is no damage: a rebuild mends only what the index itself is to blame for."""
+    said = "m at 127.0.0.1:1: refuses the key"
+    data = {"projections": {"text": {"error": "torn"}, "vectors": {"error": said}}, "embedding": {"error": said}}
+    text, vectors = doctor._indexes(memory, data)
+    assert ("index text", f"everosd rebuild --root {memory}") == (text.about, text.hint)
+    assert ("index vectors", said, doctor.MODEL_FAILS) == (vectors.about, vectors.text, vectors.hint)
+
+
 def test_a_file_that_cannot_be_read_is_told_what_helps(memory: Path) -> None:
     """A link that leads away and a name in another encoding are not a matter of rights."""
     (memory / "link.md").symlink_to("/etc/hostname")
