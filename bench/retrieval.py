@@ -50,8 +50,8 @@ VARIANTS = (
     Variant(name="whole", settings=BUILTIN),
     Variant(name="no facts", settings=BUILTIN, has_facts=False),
     Variant(
-        name="long pieces",
-        settings={**BUILTIN, "EVEROS_EMBEDDING__MAX_TOKENS": "512"},
+        name="short pieces",
+        settings={**BUILTIN, "EVEROS_EMBEDDING__MAX_TOKENS": "250"},
         methods=("vector", "hybrid"),
     ),
 )

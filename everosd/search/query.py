@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -37,6 +37,7 @@ QUERY_TIMEOUT_S = 2.0
 
 BY_KEYWORD = "answered by keyword"
 OPENING = "the model", "being opened"
+EXCHANGED = "the model", "exchanged in the middle of a search"
 
 _THREADS = 2  # for each index: as many as there are cores on a small machine; both answer in tenths of a millisecond
 
@@ -256,11 +257,11 @@ class Search:
         lacks.append(lack)
         return ranking
 
-    async def _vector(self, question: str, patience_s: float | None) -> embed.Vectors:
+    async def _vector(self, question: str, patience_s: float | None) -> _Asked:
         """Return the vector of the query; nobody is asked where there is no index to look into."""
         vectors, queries = self._meaning()
-        _ = vectors.index
-        return await queries.vector(question, patience_s=patience_s)
+        space = vectors.index.space
+        return _Asked(await queries.vector(question, patience_s=patience_s), space)
 
     async def _without(self, error: BaseException, words: look.Found, aim: look.Aim, lacks: list[str]) -> look.Ranking:
         """Answer by words alone and say why; an error that has nothing to do with vectors goes on."""
@@ -284,14 +285,21 @@ class Search:
             self._suspect(error)
             raise
 
-    async def _in_vectors(self, query: embed.Vectors, job: Callable[[look.Nearness], T]) -> T:
-        """Look in the vector index, anew where another one has taken its place meanwhile: the old one is closed then."""
+    async def _in_vectors(self, asked: _Asked, job: Callable[[look.Nearness], T]) -> T:
+        """Look in the vector index, anew where another one has taken its place meanwhile: the old one is closed then.
+
+        Raises:
+            LLMUnavailable: the model was exchanged meanwhile: vectors of two were compared.
+        """
         vectors, _ = self._meaning()
         index = vectors.index
         while True:
-            near = look.Nearness(index, query)
+            near = look.Nearness(index, asked.vector)
             try:
-                return await _in(self._nearness, lambda near=near: job(near))  # type: ignore[misc]
+                found = await _in(self._nearness, lambda near=near: job(near))  # type: ignore[misc]
+                if index.space != asked.space:
+                    raise errors.LLMUnavailable(*EXCHANGED, retry_after_s=1.0)
+                return found
             except (errors.DerivedIndexError, errors.IndexUnavailable) as error:
                 before, index = index, vectors.index
                 if index is before or _is_of_texts(error):
@@ -319,6 +327,13 @@ class Search:
         """Release the threads; searches under way end first."""
         for threads in (self._words, self._nearness):
             threads.shutdown()
+
+
+class _Asked(NamedTuple):
+    """The vector of a query, with the space of the index at the moment at which it was asked for."""
+
+    vector: embed.Vectors
+    space: types.Space | None
 
 
 _LACKING = (

@@ -246,6 +246,28 @@ async def test_M09_S10_an_outage_costs_the_vectors_alone(root: Path, stub: embed
         assert 0 == node.cascade.pending()
 
 
+async def test_what_has_just_come_is_not_said_to_stand_still(root: Path, stub: embedding_stub.EmbeddingStub) -> None:
+    """How long nothing has moved counts from the edit that the provider fails on, not from the last one it took."""
+    write(root)
+    async with opened(root, stub) as node:
+        await embedded(node, 3)
+        assert node.meaning is not None
+        await unit.until(lambda: bool(node.meaning and node.meaning.embedding._owed_nothing))
+        node.meaning.embedding._progressed_s -= 3600
+        stub.status = 503
+        unit.file(root, day="2026-03-01").write_text(unit.entry(1, "a violin concert in the park", "20260301"))
+        await unit.caught_up(node)
+        await unit.until(lambda: bool(reason(node)))
+        vectors = node.cascade.status().projections["vectors"]
+        assert 1 == vectors.behind
+        assert vectors.age_s < 60
+        node.meaning.embedding._progressed_s -= 3600
+        unit.file(root, day="2026-03-02").write_text(unit.entry(1, "a cat on the radiator", "20260302"))
+        await unit.caught_up(node)
+        await unit.until(lambda: 2 == node.cascade.status().projections["vectors"].behind)
+        assert node.cascade.status().projections["vectors"].age_s > 3600
+
+
 async def test_an_edit_is_embedded_before_the_backlog(root: Path, stub: embedding_stub.EmbeddingStub) -> None:
     """300 entries wait at a slow provider; a note written meanwhile is not the last of them."""
     stub.delay_s = 0.05
@@ -486,3 +508,18 @@ def n_rows(root: Path) -> int:
     (n,) = kept.execute("SELECT count(*) FROM vectors").fetchone()
     kept.close()
     return int(n)
+
+
+async def test_E01_a_model_exchanged_in_the_middle_of_a_search_is_not_compared_with_the_one_before(
+    root: Path, stub: embedding_stub.EmbeddingStub
+) -> None:
+    """The query's vector is of model a, the index of b by the time it is looked into: no answer rather than nonsense."""
+    write(root)
+    async with opened(root, stub, "a") as node:
+        await embedded(node, 3, "a")
+        assert node.meaning is not None
+        asked = await node.search._vector("mountain fog", None)
+        node.meaning.change(msgspec.structs.replace(node.config.embedding, model="b"))
+        await embedded(node, 3, "b")
+        with pytest.raises(errors.LLMUnavailable, match="exchanged"):
+            await node.search._in_vectors(asked, lambda near: near)
