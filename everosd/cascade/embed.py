@@ -94,6 +94,7 @@ class Embedding:
         self._reason = ""
         self._failure: errors.LLMError | errors.ConfigError | None = None  # behind the reason, where it is one of these
         self._progressed_s = time.monotonic_s()
+        self._owed_nothing = True
         self.on_space: Callable[[], None] = project.nothing
         """Called when vectors of another space are made from now on."""
         self.trouble: Callable[[], str] = _none
@@ -153,6 +154,9 @@ class Embedding:
 
     def wake(self) -> None:
         """Tell that the index may owe something, or that the model may answer again."""
+        if self._owed_nothing:
+            self._progressed_s = self._clock.monotonic_s()  # until now there was nothing to get on with
+        self._owed_nothing = not self.n_owed()
         self._wake.set()
 
     async def run(self) -> None:
@@ -226,6 +230,7 @@ class Embedding:
         entries = await self._read(await self._owed(index))
         if not entries:
             self._n_outage, self._reason = 0, ""
+            self._owed_nothing = not self.n_owed()
             return self._setbacks.next_due_s()
         now = self._turn = turn.Turn(space, entries, self._store, self._pace)
         await now.take_from_cache()
