@@ -297,14 +297,15 @@ class Search:
             near = look.Nearness(index, asked.vector)
             try:
                 found = await _in(self._nearness, lambda near=near: job(near))  # type: ignore[misc]
-                if index.space != asked.space:
-                    raise errors.LLMUnavailable(*EXCHANGED, retry_after_s=1.0)
-                return found
             except (errors.DerivedIndexError, errors.IndexUnavailable) as error:
                 before, index = index, vectors.index
                 if index is before or _is_of_texts(error):
                     self._suspect(error)
                     raise
+            else:
+                if index.space != asked.space:
+                    raise errors.LLMUnavailable(*EXCHANGED, retry_after_s=1.0)
+                return found
 
     def _suspect(self, error: errors.DerivedIndexError | errors.IndexUnavailable) -> None:
         if _is_of_texts(error):
