@@ -201,8 +201,9 @@ class Queries:
                 continue
             except errors.EverosdError as error:  # it answers again, if only to say that this text or width will not do
                 trouble = str(error) if isinstance(error, errors.ConfigError) else ""
-            except Exception:
-                log.exception("query_vector_failed", provider=embedder.name)  # and goes on: nobody else would ask again
+            except Exception as error:  # noqa: BLE001  # whatever it is, nobody else would ask again
+                said = {"provider": embedder.name, "exc_info": error}
+                await asyncio.to_thread(log.error, "query_vector_failed", **said)
                 continue
             else:
                 trouble = ""

