@@ -7,6 +7,7 @@ still hold it open. All of it blocks: call it from a thread.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -215,7 +216,8 @@ def _exchange(
             is_exchanged = swap.exchange(temporary, path)
         except FileNotFoundError:
             # The file is gone: deleted, or an editor is about to write it anew.
-            _restore(path, temporary, tmp_dir, expected, lost, is_first=turn == 0)
+            is_back = _restore(path, temporary, tmp_dir, expected, lost, is_first=turn == 0)
+            _keep_put_back(path, placed if is_back else None, tmp_dir, expected, lost)
             return False
         except (OSError, errors.WriteRefused):
             if turn == 0:
@@ -232,6 +234,7 @@ def _exchange(
         came_out = _peek(temporary)
         if came_out == wanted:
             lost.append(displaced.displace(path, temporary, tmp_dir, wanted or b""))
+            _keep_put_back(path, placed if turn else None, tmp_dir, expected, lost)
             return turn == 0
         # Somebody saved between comparing and exchanging, and this is their text: it goes back. Each time something
         # else comes out than what was put there last, it is a still newer save.
@@ -254,15 +257,28 @@ def _peek(path: Path) -> bytes | None:
         os.close(descriptor)
 
 
+def _keep_put_back(path: Path, save: bytes | None, tmp_dir: Path, base: bytes, lost: list[displaced.Displaced]) -> None:
+    """Keep a save that has its name again as well.
+
+    While our text stood there an editor may have loaded it, and will save what it made of that over this one.
+    """
+    if save is not None:
+        with contextlib.suppress(OSError, errors.WriteRefused):  # no room: it has its name, and that is where most stay
+            lost.append(displaced.keep_save(path, save, tmp_dir, base))
+
+
 def _restore(
     path: Path, temporary: Path, tmp_dir: Path, base: bytes, lost: list[displaced.Displaced], *, is_first: bool
-) -> None:
-    """Put what came out back under a name that has gone."""
+) -> bool:
+    """Put what came out back under a name that has gone; tell whether it stands there."""
     if is_first:
         temporary.unlink(missing_ok=True)
-    elif not swap.move_new(temporary, path):
-        # The newest save has its name already; this one was saved before it.
-        lost.append(displaced.keep_file(path, temporary, tmp_dir, base))
+        return False
+    if swap.move_new(temporary, path):
+        return True
+    # The newest save has its name already; this one was saved before it.
+    lost.append(displaced.keep_file(path, temporary, tmp_dir, base))
+    return False
 
 
 def _rename_over(
