@@ -169,6 +169,91 @@ class Vectors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Vectors of the owners searched last that are kept in memory."""
 
 
+class Llm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[llm]`: the model that reads conversations."""
+
+    model: str
+    """What the endpoint calls it; empty: none, extraction is verbatim."""
+    api_key: Secret
+    base_url: str
+    """Of an OpenAI-compatible endpoint; empty: OpenAI's own."""
+    timeout_seconds: Seconds
+    max_retries: Annotated[int, Meta(ge=0, le=100)]
+    max_concurrent: Annotated[int, Meta(ge=1, le=1000)]
+    max_input_tokens: Annotated[int, Meta(ge=256, le=10_000_000)]
+    """Longest prompt; longer conversations are read in parts."""
+    max_output_tokens: Annotated[int, Meta(ge=64, le=1_000_000)]
+    language: str
+    """What is written is in this language; empty: in that of the conversation."""
+    prompts: str
+    """Folder with prompts that stand in for ours; empty: `prompts` in the memory root."""
+
+    @property
+    def is_set_up(self) -> bool:
+        """Whether there is a model to ask: an endpoint on another machine without a key counts as none."""
+        return bool(self.model) and (bool(self.api_key) or is_loopback(self._host))
+
+    @property
+    def is_half_set(self) -> bool:
+        """Whether a model is named, but its endpoint has no key."""
+        return bool(self.model or self.base_url) and not self.is_set_up
+
+    @property
+    def url(self) -> str:
+        """The endpoint's address."""
+        return self.base_url or OPENAI_URL
+
+    @property
+    def _host(self) -> str:
+        return urllib.parse.urlsplit(self.url).hostname or ""
+
+
+class Intake(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[intake]`: what becomes of messages."""
+
+    redact: bool
+    """Credentials in messages are made unreadable before they are written."""
+    keep_messages_days: Annotated[float, Meta(ge=0, le=36_500)]
+    """Days that raw messages are kept after extraction; 0: for ever."""
+
+
+class BoundaryDetection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[boundary_detection]`: when a stretch of conversation ends."""
+
+    hard_token_limit: Annotated[int, Meta(ge=64, le=10_000_000)]
+    hard_msg_limit: Annotated[int, Meta(ge=1, le=100_000)]
+    idle_minutes: Annotated[float, Meta(ge=0, le=527_040)]
+    """Silence after which what is there is extracted, by the daemon's clock; 0: never."""
+    gap_hours: Annotated[float, Meta(ge=0, le=87_840)]
+    """Time between two messages, by their own clocks, that parts two conversations; 0: none does."""
+    asks_model: bool
+
+
+class Memorize(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[memorize]`: whose memory is made."""
+
+    mode: Literal["agent", "chat"]
+    """`agent`: of people and, where tools are used, of agents; `chat`: of people alone."""
+
+
+class AsyncQueue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[memorize.async_queue]`: work that goes on after the answer."""
+
+    max_concurrency: Annotated[int, Meta(ge=1, le=1000)]
+    max_pending_per_session: Annotated[int, Meta(ge=1, le=1_000_000)]
+    max_pending_total: Annotated[int, Meta(ge=1, le=1_000_000)]
+    max_payload_bytes: Annotated[int, Meta(ge=1024, le=2**31 - 1)]
+    retry_backoff_seconds: Seconds
+    row_retention_hours: Annotated[float, Meta(gt=0, le=87_840)]
+
+
+class Clustering(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[clustering]`: which Episodes are about the same."""
+
+    threshold: Annotated[float, Meta(ge=0, le=1)]
+    time_window_days: Annotated[float, Meta(gt=0, le=36_500)]
+
+
 class Daemon(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[daemon]`: the process itself."""
 
@@ -195,6 +280,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     watch: Watch
     embedding: Embedding
     vectors: Vectors
+    llm: Llm
+    intake: Intake
+    boundary_detection: BoundaryDetection
+    memorize: Memorize
+    memorize_async_queue: AsyncQueue
+    clustering: Clustering
     daemon: Daemon
     log: Log
     given: tuple[tuple[str, object], ...] = ()
@@ -210,6 +301,12 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
     "watch": Watch,
     "embedding": Embedding,
     "vectors": Vectors,
+    "llm": Llm,
+    "intake": Intake,
+    "boundary_detection": BoundaryDetection,
+    "memorize": Memorize,
+    "memorize.async_queue": AsyncQueue,
+    "clustering": Clustering,
     "daemon": Daemon,
     "log": Log,
 }
@@ -220,7 +317,12 @@ RELOADABLE = frozenset(
         "daemon.stalled_after_s",
         "log.level",
         "log.repeat_window_s",
-        *(f"embedding.{key}" for key in Embedding.__struct_fields__),
+        *(
+            f"{section}.{key}"
+            for section in ("embedding", "llm", "intake", "boundary_detection", "memorize", "clustering")
+            for key in SECTIONS[section].__struct_fields__
+        ),
+        *(f"memorize.async_queue.{key}" for key in AsyncQueue.__struct_fields__),
     }
 )
 """Keys that are taken over without a restart: nothing that is open was built from them, or it is opened afresh."""
@@ -228,19 +330,16 @@ RELOADABLE = frozenset(
 IGNORED: dict[str, frozenset[str]] = {
     "memory": frozenset({"root"}),
     "sqlite": frozenset({"journal_mode", "foreign_keys", "temp_store"}),
+    "memorize.async_queue": frozenset({"enabled", "scan_interval_seconds", "max_attempts", "max_replays"}),
     "index": frozenset({"backend"}),
     **dict.fromkeys(
         (
             "lancedb",
             "milvus",
-            "llm",
             "decider",
             "multimodal",
             "rerank",
-            "boundary_detection",
-            "memorize",
             "knowledge",
-            "clustering",
             "cascade",
             "observability",
         ),
@@ -301,7 +400,7 @@ def load(root: Path, environ: Mapping[str, str] = os.environ, *, given: Mapping[
     Raises:
         ConfigError: names file, line and key of the first thing that is wrong.
     """
-    values = tomllib.loads(defaults())
+    values = _flat(tomllib.loads(defaults()))
     ignored: set[str] = set()
     origins: Origins = {}
     for setting in (*_from_file(root / FILE_NAME), *_from_environment(environ), *_from_arguments(given or {})):
@@ -319,6 +418,12 @@ def load(root: Path, environ: Mapping[str, str] = os.environ, *, given: Mapping[
         watch=_section(Watch, "watch", values, origins),
         embedding=_section(Embedding, "embedding", values, origins),
         vectors=_section(Vectors, "vectors", values, origins),
+        llm=_section(Llm, "llm", values, origins),
+        intake=_section(Intake, "intake", values, origins),
+        boundary_detection=_section(BoundaryDetection, "boundary_detection", values, origins),
+        memorize=_section(Memorize, "memorize", values, origins),
+        memorize_async_queue=_section(AsyncQueue, "memorize.async_queue", values, origins),
+        clustering=_section(Clustering, "clustering", values, origins),
         daemon=_section(Daemon, "daemon", values, origins),
         log=_section(Log, "log", values, origins),
         given=tuple((given or {}).items()),
@@ -349,7 +454,8 @@ def merge(current: Config, fresh: Config) -> Reload:
     applied, waiting = [], []
     result = current
     for section in SECTIONS:
-        before, after = getattr(current, section), getattr(fresh, section)
+        attribute = section.replace(".", "_")
+        before, after = getattr(current, attribute), getattr(fresh, attribute)
         for key in before.__struct_fields__:
             if (value := getattr(after, key)) == getattr(before, key):
                 continue
@@ -358,8 +464,8 @@ def merge(current: Config, fresh: Config) -> Reload:
                 waiting.append(name)
                 continue
             applied.append(name)
-            changed = msgspec.structs.replace(getattr(result, section), **{key: value})
-            result = msgspec.structs.replace(result, **{section: changed})
+            changed = msgspec.structs.replace(getattr(result, attribute), **{key: value})
+            result = msgspec.structs.replace(result, **{attribute: changed})
     result = msgspec.structs.replace(result, ignored=fresh.ignored)
     return Reload(config=result, applied=tuple(applied), waits_for_restart=tuple(waiting))
 
@@ -385,6 +491,7 @@ def _from_file(path: Path) -> Iterator[Setting]:
     for section, table in tables.items():
         if not isinstance(table, dict):
             _refuse_bare_key(path, text, section)
+    for section, table in _flat(tables).items():
         for key, value in table.items():
             yield Setting(
                 section=section,
@@ -394,6 +501,16 @@ def _from_file(path: Path) -> Iterator[Setting]:
                 name=f"{section}.{key}",
                 line=line_of(text, section, key),
             )
+
+
+def _flat(tables: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return tables by their dotted names: a section within a section stands beside it."""
+    found: dict[str, dict[str, Any]] = {}
+    for section, table in tables.items():
+        inner = {f"{section}.{key}": value for key, value in table.items() if f"{section}.{key}" in SECTIONS}
+        found[section] = {key: value for key, value in table.items() if f"{section}.{key}" not in inner}
+        found.update({name: value for name, value in inner.items() if isinstance(value, dict)})
+    return found
 
 
 def _refuse_bare_key(path: Path, text: str, key: str) -> NoReturn:
@@ -407,6 +524,9 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[Setting]:
     """Yield what `EVEROS_<SECTION>__<KEY>` variables set; other `EVEROS_` variables are not settings."""
     for name in sorted(environ):
         section, has_key, key = name.removeprefix(ENV_PREFIX).lower().partition("__")
+        within, _, rest = key.partition("__")
+        if rest and f"{section}.{within}" in SECTIONS:
+            section, key = f"{section}.{within}", rest
         if name.startswith(ENV_PREFIX) and has_key:
             yield Setting(section=section, key=key, value=environ[name], origin=ENVIRONMENT, name=name)
 
@@ -414,7 +534,7 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[Setting]:
 def _from_arguments(given: Mapping[str, object]) -> Iterator[Setting]:
     """Yield what the command line sets."""
     for name, value in given.items():
-        section, _, key = name.partition(".")
+        section, _, key = name.rpartition(".")
         yield Setting(section=section, key=key, value=value, origin="command line", name=name)
 
 
@@ -506,6 +626,8 @@ def _check_meaning(config: Config, origins: Origins) -> None:
         raise _wrong(origins["memory", "timezone"], f"no such time zone: {config.memory.timezone}{also}") from error
     if config.embedding.base_url and not _is_address(config.embedding.base_url):
         raise _wrong(origins["embedding", "base_url"], 'expected an address such as "http://127.0.0.1:11434/v1"')
+    if config.llm.base_url and not _is_address(config.llm.base_url):
+        raise _wrong(origins["llm", "base_url"], 'expected an address such as "http://127.0.0.1:11434/v1"')
     if config.embedding.base_url and config.embedding.model in ("", BUILTIN):
         raise _wrong(
             origins["embedding", "base_url"],

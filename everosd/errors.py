@@ -152,6 +152,28 @@ class LLMRejected(LLMError):
         self.hint = "another text may be taken; `everosd doctor` asks the model for one"
 
 
+class QueueSaturated(EverosdError):
+    """More work waits than may: nothing of the request was taken."""
+
+    def __init__(self, what: str, n_waiting: int, limit: int) -> None:
+        """Name what waits, and how much of it may."""
+        super().__init__(f"{n_waiting} requests of {what} wait, {limit} may")
+        self.hint = "send the same again in a while, or raise [memorize.async_queue] max_pending_*"
+
+
+class PayloadTooLarge(EverosdError):
+    """A request is larger than its route takes."""
+
+    def __init__(self, n_bytes: int, limit: int, key: str) -> None:
+        """Name both sizes and the setting."""
+        super().__init__(f"the body has {n_bytes} bytes, {key} allows {limit}")
+        self.hint = f"send it in parts, or raise {key}"
+
+
+class CapabilityMissing(EverosdError):
+    """What is asked for needs a part that is not there."""
+
+
 class RequestError(EverosdError):
     """A request cannot be answered as asked: the caller must change it."""
 

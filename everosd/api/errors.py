@@ -50,6 +50,9 @@ TABLE: tuple[tuple[type[Exception], int, str], ...] = (
     (Forbidden, 403, FORBIDDEN),
     (ClientLeft, 400, INVALID_INPUT),
     (errors.WriteRefused, 409, "CONFLICT"),
+    (errors.QueueSaturated, 429, "QUEUE_SATURATED"),
+    (errors.PayloadTooLarge, 413, PAYLOAD_TOO_LARGE),
+    (errors.CapabilityMissing, 503, "CAPABILITY_UNAVAILABLE"),
     (errors.DerivedIndexError, 503, "CAPABILITY_UNAVAILABLE"),
     (errors.IndexUnavailable, 503, "CAPABILITY_UNAVAILABLE"),
     (errors.StoreError, 503, "CAPABILITY_UNAVAILABLE"),
@@ -60,7 +63,7 @@ TABLE: tuple[tuple[type[Exception], int, str], ...] = (
 )
 """Errors whose message is meant for the caller; everything else is a generic 500."""
 
-ELSEWHERE = (errors.NoVectors, errors.LLMError)
+ELSEWHERE = (errors.NoVectors, errors.LLMError, errors.CapabilityMissing)
 """Errors that are no fault of the daemon's: a model that is not set up, or its provider's; told once where it is kept."""
 
 ROUTING: dict[int, str] = {

@@ -21,6 +21,8 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     """`memcell` for a conversation, `cluster` for a consolidation."""
     parent_id: str = ""
     sender_ids: tuple[str, ...] = ()
+    extracted_by: str = ""
+    """`verbatim`, or the model that wrote it."""
     subject: str = ""
     summary: str = ""
     content: str = ""
@@ -35,6 +37,12 @@ class AtomicFact(msgspec.Struct, frozen=True, kw_only=True):
     parent_type: str = ""
     parent_id: str = ""
     """Entry id of the Episode."""
+    source_digest: str = ""
+    """Of the Episode's text that it was taken from (`fact.source_digest`); another one means that it was edited since."""
+    corrects: tuple[str, ...] = ()
+    """Entry ids of earlier facts that this one contradicts, of the same owner."""
+    extracted_by: str = ""
+    """`verbatim`, or the model that wrote it."""
     fact: str = ""
 
 
@@ -62,6 +70,8 @@ class AgentCase(msgspec.Struct, frozen=True, kw_only=True):
     parent_type: str = ""
     parent_id: str = ""
     quality_score: float = 0.0
+    extracted_by: str = ""
+    """`verbatim`, or the model that wrote it."""
     task_intent: str = ""
     approach: str = ""
     key_insight: str | None = None
@@ -107,12 +117,14 @@ class ClusterRow(msgspec.Struct, frozen=True, kw_only=True):
 
     timestamp: str = ""
     event: str = ""
-    """`joined`, `completed` or `rolled_back`."""
+    """`joined`, `completed` or `rolled_back`; `no_facts`: nothing could be taken from the member's text."""
     cluster_id: str = ""
     member_id: str = ""
     member_type: str = ""
     similarity: str = ""
     """Cosine with the centroid when it joined."""
+    digest: str = ""
+    """Of the member's text that the row was made on."""
     report_id: str = ""
     mode: str = ""
     source_members: str = ""
@@ -136,6 +148,11 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     """JSON, as it arrived; empty without tool calls."""
     tool_call_id: str | None = None
     duplicate_of: str = ""
+    """Message id of the first one under the same key, whose text differs; such a row is not extracted."""
+    content: str = ""
+    """JSON of the items as they arrived where there were several or none; empty: the text is all there was."""
+    is_deferred: str = ""
+    """`true` where it was added with `defer_extraction`: only a flush cuts the session then."""
     text: str = ""
 
 
@@ -148,7 +165,9 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     timestamp: str = ""
     message_ids: tuple[str, ...] = ()
     state: str = ""
-    """`open` when cut, `done` when everything extracted from it is on disk."""
+    """`open` when cut, `done` when the Episodes are on disk, `followed` when facts, clusters and the rest are, too."""
+    reason: str = ""
+    """Why it was cut: `flush`, `tokens`, `messages`, `gap`, `idle` or `model`."""
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):

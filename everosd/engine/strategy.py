@@ -1,0 +1,52 @@
+"""What a strategy is: a name, what it listens to, and a function that is run on one subject."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Literal
+
+import msgspec
+
+from everosd import types
+
+Topic = Literal[
+    "segment_done", "episode_written", "episode_edited", "episode_clustered", "case_written", "case_clustered"
+]
+"""What happens: a segment's Episodes are on disk; an Episode was written, or edited by a person; it joined a cluster; an
+agent case was written; it joined a cluster."""
+
+Trigger = Literal["event", "cron", "idle"]
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened to one thing of one owner."""
+
+    topic: Topic
+    owner: types.Owner
+    """Of `segment_done`: the session."""
+    subject: str
+    """Entry id of the Episode or case, or memcell id of the segment."""
+    origin: str = ""
+    """What all of this began with: the engine tells when nothing of it is left to be done. Empty: nobody asks."""
+
+
+Run = Callable[[Event], Awaitable[str]]
+"""Does the work for one event and returns a short note of what was done (shown with the run).
+
+Idempotent: it may be called again after a crash in the middle, or for a second event about the same subject, and then does
+what is missing. Raises `errors.LLMUnavailable` where it should be tried again later, and anything else where it failed."""
+
+
+class Strategy(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of the table of strategies."""
+
+    name: str
+    """As in `ome.toml`."""
+    trigger: Trigger = "event"
+    topics: tuple[Topic, ...] = ()
+    """Of a strategy that is triggered by events."""
+    run: Run
+    max_retries: int = 3
+    """Unless the settings say otherwise."""
+    is_per_owner: bool = False
+    """Events of one owner that wait at the same time become one run, of the newest."""

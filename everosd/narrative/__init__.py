@@ -1,0 +1,1 @@
+"""A text and its sources come in, what the text invented or lost goes out."""
