@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import cast
 
 import msgspec
 
 from everosd import errors, types
-from everosd.store import numbering, standing, state
+from everosd.store import derived, numbering, standing, state
 
 _COLUMNS = (
     "entry_id", "nth", "line", "form", "kind", "digest", "session_id", "timestamp_us", "parent_type", "parent_id",
@@ -78,7 +79,8 @@ def _apply(
     before = _known(connection, file.path)
     scope = (file.owner.app, file.owner.project, file.owner.type, file.owner.id)
     shadowed = {known.key for known in before.values() if known.is_shadowed}
-    inserts, updates, moves, touched = [], [], [], []
+    inserts, updates, moves = [], [], []
+    written: list[tuple[int, state.EntryState]] = []
     for position, entry in enumerate(file.entries):
         known = before.pop((entry.entry_id, entry.nth), None)
         if isinstance(entry, state.SameEntry):
@@ -92,26 +94,27 @@ def _apply(
             key = order.next_key()
             lsn = order.event(key, "added", file.path)
             inserts.append((key, file.path, position, *scope, lsn, now_us, *values))
-            touched.append(entry.entry_id)
+            written.append((key, entry))
             outcome.added += 1
         elif known.digest != entry.digest:
             lsn = order.event(known.key, "modified", file.path)
             updates.append((position, lsn, now_us, *values, known.key))
-            touched.append(entry.entry_id)
+            written.append((known.key, entry))
             outcome.modified += 1
         elif force:
             updates.append((position, known.lsn, known.updated_us, *values, known.key))
-            touched.append(entry.entry_id)
+            written.append((known.key, entry))
         elif (known.position, known.line, known.form) != (position, entry.line, entry.form):
             moves.append((position, entry.line, entry.form, known.key))
     connection.executemany(_INSERT, inserts)
     connection.executemany(_UPDATE, updates)
     connection.executemany("UPDATE entries SET position = ?, line = ?, form = ? WHERE key = ?", moves)
     gone, outcome.withheld = _split_gone(connection, scope, before, removable)
-    touched += _remove(connection, order, file.path, gone)
+    touched = [entry.entry_id for _, entry in written] + _remove(connection, order, file.path, gone)
     outcome.removed = len(gone)
     pointers = _replace_deprecations(connection, file.path, scope, file.deprecated)
     is_settled_anew = standing.settle(connection, order, file.owner, touched + pointers)
+    derived.apply(connection, file.kind, file.owner, file.path, written=written, gone=_identities(gone))
     told = (*(known.key for known in gone.values()), *(row[-1] for row in moves), *(row[-1] for row in updates))
     outcome.is_standing_changed = is_settled_anew or bool(pointers) or not shadowed.isdisjoint(told)
     outcome.entries_delta = len(inserts) - len(gone)
@@ -144,9 +147,11 @@ def append_rows(
     order = numbering.Numbering(connection, now_us)
     scope = (file.owner.app, file.owner.project, file.owner.type, file.owner.id)
     inserts = []
+    written: list[tuple[int, state.EntryState]] = []
     for position, entry in enumerate(file.entries, n_before):
         values = tuple(getattr(entry, name) for name in _COLUMNS)
         key = order.next_key()
+        written.append((key, cast("state.EntryState", entry)))
         inserts.append((key, file.path, position, *scope, order.event(key, "added", file.path), now_us, *values))
     connection.executemany(_INSERT, inserts)
     connection.execute(
@@ -155,6 +160,7 @@ def append_rows(
     )
     outcome = state.Outcome(added=len(ids), entries_delta=len(ids))
     outcome.is_standing_changed = standing.settle(connection, order, file.owner, ids)
+    derived.apply(connection, file.kind, file.owner, file.path, written=written, gone=())
     _raise_sequences(connection, scope, file)
     outcome.lsn = order.lsn
     order.flush()
@@ -223,6 +229,10 @@ def _remove(
     return [entry_id for entry_id, _ in gone]
 
 
+def _identities(gone: dict[tuple[str, int], _Known]) -> list[tuple[int, str]]:
+    return [(known.key, entry_id) for (entry_id, _), known in gone.items()]
+
+
 def _replace_deprecations(
     connection: sqlite3.Connection, path: str, scope: tuple[str, str, str, str], wanted: dict[str, str]
 ) -> list[str]:
@@ -276,7 +286,7 @@ def remove_files(connection: sqlite3.Connection, paths: Iterable[str], *, now_us
     outcomes = {}
     for path in paths:
         row = connection.execute(
-            "SELECT app, project, owner_type, owner_id FROM files WHERE path = ?", (path,)
+            "SELECT app, project, owner_type, owner_id, kind FROM files WHERE path = ?", (path,)
         ).fetchone()
         if row is None:
             continue
@@ -286,6 +296,7 @@ def remove_files(connection: sqlite3.Connection, paths: Iterable[str], *, now_us
         pointers = _replace_deprecations(connection, path, (owner.app, owner.project, owner.type, owner.id), {})
         connection.execute("DELETE FROM files WHERE path = ?", (path,))
         is_settled_anew = standing.settle(connection, order, owner, touched + pointers)
+        derived.apply(connection, row[4], owner, types.RelPath(path), written=(), gone=_identities(known))
         outcomes[path] = state.Outcome(
             removed=len(known),
             entries_delta=-len(known),

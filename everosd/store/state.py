@@ -71,6 +71,39 @@ class FileState(msgspec.Struct, frozen=True, kw_only=True):
     error_line: int | None = None
 
 
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """What one transaction did to the entries of one file; winners and successors are decided."""
+
+    owner: types.Owner
+    path: types.RelPath
+    written: tuple[tuple[int, EntryState], ...]
+    """(key, entry) added or changed, and all of them in a rebuild; some may be shadowed."""
+    gone: tuple[tuple[int, str], ...]
+    """(key, entry id) removed."""
+
+    @property
+    def scope(self) -> tuple[str, str, str, str]:
+        """The owner as the ledger's columns have it."""
+        return (self.owner.app, self.owner.project, self.owner.type, self.owner.id)
+
+    @property
+    def entry_ids(self) -> set[str]:
+        """Ids of all that changed."""
+        return {entry.entry_id for _, entry in self.written} | {entry_id for _, entry_id in self.gone}
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    """A table that follows from entries: a rebuild makes it again, row by row the same."""
+
+    name: str
+    columns: tuple[str, ...]
+    """Compared, and sorted by, in this order; the owner's four are first."""
+    subject: str
+    """The column that has the id a row is known by."""
+    kind: str
+    """Of the files that it is made from."""
+
+
 class Outcome(msgspec.Struct, kw_only=True):
     """What one transaction did."""
 

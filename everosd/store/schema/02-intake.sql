@@ -1,6 +1,23 @@
 -- What is made of messages: clusters and corrections as the log says, and records of work that may be lost.
 
-CREATE TABLE clusters (                 -- folded from the rows of .clusters/
+CREATE TABLE cluster_steps (            -- what each row of .clusters/ says of each member
+    key          INTEGER NOT NULL,      -- of the row, in entries
+    app          TEXT NOT NULL,
+    project      TEXT NOT NULL,
+    owner_type   TEXT NOT NULL,
+    owner_id     TEXT NOT NULL,
+    member_id    TEXT NOT NULL,
+    member_type  TEXT NOT NULL,
+    cluster_id   TEXT NOT NULL,
+    similarity   TEXT NOT NULL,
+    at_us        INTEGER NOT NULL,
+    place        TEXT NOT NULL,         -- sorts rows as they were written
+    PRIMARY KEY (key, member_id)
+) WITHOUT ROWID;
+CREATE INDEX cluster_steps_member ON cluster_steps (app, project, owner_type, owner_id, member_id, place);
+CREATE INDEX cluster_steps_cluster ON cluster_steps (app, project, owner_type, owner_id, cluster_id, at_us);
+
+CREATE TABLE clusters (                 -- those that some row speaks of
     app          TEXT NOT NULL,
     project      TEXT NOT NULL,
     owner_type   TEXT NOT NULL,
@@ -15,7 +32,7 @@ CREATE TABLE cluster_members (          -- an entry belongs to one cluster: that
     project      TEXT NOT NULL,
     owner_type   TEXT NOT NULL,
     owner_id     TEXT NOT NULL,
-    member_id    TEXT NOT NULL,
+    member_id    TEXT NOT NULL,         -- counts only while there is such an entry
     member_type  TEXT NOT NULL,
     cluster_id   TEXT NOT NULL,
     similarity   TEXT NOT NULL DEFAULT '',
@@ -23,6 +40,18 @@ CREATE TABLE cluster_members (          -- an entry belongs to one cluster: that
     PRIMARY KEY (app, project, owner_type, owner_id, member_id)
 ) WITHOUT ROWID;
 CREATE INDEX cluster_members_cluster ON cluster_members (app, project, owner_type, owner_id, cluster_id);
+
+CREATE TABLE cluster_changes (          -- members that joined, moved, left or have another text: for who keeps centroids
+    n            INTEGER PRIMARY KEY AUTOINCREMENT,
+    app          TEXT NOT NULL,
+    project      TEXT NOT NULL,
+    owner_type   TEXT NOT NULL,
+    owner_id     TEXT NOT NULL,
+    member_id    TEXT NOT NULL
+);
+
+-- Kinds of which more is known than their entries, from this version on, are read once more.
+UPDATE files SET is_stale = 1 WHERE kind IN ('cluster', 'atomic_fact');
 
 CREATE TABLE corrections (              -- `corrects` of entries: which earlier entry a later one contradicts
     path         TEXT NOT NULL,

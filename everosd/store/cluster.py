@@ -1,0 +1,204 @@
+"""Which entries are about the same: the rows of `.clusters/` folded into members, and read again.
+
+A row says of a member that it belongs to a cluster from then on; of several rows about one member the one that was written
+last holds. A member counts while its entry is there: a file that is deleted takes its memberships along, and brings them back.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from everosd import types
+from everosd.log import entry_text
+from everosd.store import state
+
+Scope = tuple[str, str, str, str]
+
+KEPT_CHANGES = 10_000
+"""Of `cluster_changes`; who has seen fewer looks at everything anew."""
+
+_OWNER_COLUMNS = ("app", "project", "owner_type", "owner_id")
+_OWNER = " AND ".join(f"{name} = ?" for name in _OWNER_COLUMNS)
+_ROW_OWNER, _STEP_OWNER = (" AND ".join(f"{alias}.{name} = ?" for name in _OWNER_COLUMNS) for alias in ("e", "s"))
+
+CLUSTERS = state.Table(
+    name="clusters", columns=(*_OWNER_COLUMNS, "cluster_id", "created_us"), subject="cluster_id", kind="cluster"
+)
+MEMBERS = state.Table(
+    name="cluster_members",
+    columns=(*_OWNER_COLUMNS, "member_id", "member_type", "cluster_id", "similarity", "added_us"),
+    subject="member_id",
+    kind="cluster",
+)
+
+
+class _Step(msgspec.Struct, frozen=True, kw_only=True):
+    """What a row says of one member."""
+
+    member_id: str
+    member_type: str
+    cluster_id: str
+    """Where it belongs from then on; empty: nowhere."""
+    similarity: str = ""
+
+
+def _joined(fields: Mapping[str, str]) -> list[_Step]:
+    member_id, cluster_id = fields.get("member_id", ""), fields.get("cluster_id", "")
+    if not (member_id and cluster_id):
+        return []
+    return [
+        _Step(
+            member_id=member_id,
+            member_type=fields.get("member_type", ""),
+            cluster_id=cluster_id,
+            similarity=fields.get("similarity", ""),
+        )
+    ]
+
+
+_STEPS: dict[str, Callable[[Mapping[str, str]], list[_Step]]] = {"joined": _joined}
+"""By `event` of the row; other rows move nobody."""
+
+
+# -- folding, in the transaction that applies a file -------------------------------------------------------------------
+
+
+def fold(connection: sqlite3.Connection, change: state.Change) -> None:
+    """Take over rows of `.clusters/` that were added, changed or removed."""
+    members: set[str] = set()
+    clusters: set[str] = set()
+    keys = [(key,) for key, _ in (*change.written, *change.gone)]
+    for key in keys:
+        _add(
+            connection.execute("SELECT member_id, cluster_id FROM cluster_steps WHERE key = ?", key), members, clusters
+        )
+    connection.executemany("DELETE FROM cluster_steps WHERE key = ?", keys)
+    _insert(connection, change)
+    # Not only those of these rows: a row that goes, or comes, may be one that shadows the same in another file.
+    for entry_id in change.entry_ids:
+        found = connection.execute(
+            "SELECT s.member_id, s.cluster_id FROM entries e JOIN cluster_steps s ON s.key = e.key"  # noqa: S608  # ours
+            f" WHERE {_ROW_OWNER} AND e.entry_id = ?",
+            (*change.scope, entry_id),
+        )
+        _add(found, members, clusters)
+    _note(
+        connection, change.scope, [member_id for member_id in sorted(members) if _settle(connection, change, member_id)]
+    )
+    for cluster_id in sorted(clusters):
+        _settle_cluster(connection, change, cluster_id)
+
+
+def touch(connection: sqlite3.Connection, change: state.Change) -> None:
+    """Note which members of clusters have changed with the entries of a file."""
+    owned = connection.execute(f"SELECT 1 FROM cluster_members WHERE {_OWNER} LIMIT 1", change.scope)  # noqa: S608
+    if owned.fetchone() is None:
+        return
+    is_member = f"SELECT 1 FROM cluster_members WHERE {_OWNER} AND member_id = ?"  # noqa: S608  # our own columns
+    ids = sorted(change.entry_ids)
+    _note(
+        connection,
+        change.scope,
+        [each for each in ids if connection.execute(is_member, (*change.scope, each)).fetchone()],
+    )
+
+
+def _add(rows: Iterable[tuple[str, str]], members: set[str], clusters: set[str]) -> None:
+    for member_id, cluster_id in rows:
+        members.add(member_id)
+        clusters.add(cluster_id)
+
+
+def _insert(connection: sqlite3.Connection, change: state.Change) -> None:
+    rows = []
+    high: dict[tuple[str, str], int] = {}
+    for key, entry in change.written:
+        fields = entry_text.read("cluster", entry.entry_id, entry.raw).fields
+        steps = _STEPS.get(fields.get("event", ""), _nobody)(fields)
+        place = _place(entry.entry_id)
+        for step in {step.member_id: step for step in steps}.values():
+            values = (step.member_id, step.member_type, step.cluster_id, step.similarity)
+            rows.append((key, *change.scope, *values, entry.timestamp_us, place))
+            if (found := _numbered(step.member_id)) is not None:
+                prefix, date, number = found
+                high[prefix, date] = max(high.get((prefix, date), 0), number)
+    connection.executemany("INSERT INTO cluster_steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    # A new entry must not get an id that a row speaks of, though the entry may be long gone: it would inherit the cluster.
+    connection.executemany(
+        "INSERT INTO sequences VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET high = max(high, excluded.high)",
+        [(*change.scope, prefix, date, number) for (prefix, date), number in high.items()],
+    )
+
+
+def _nobody(_fields: Mapping[str, str]) -> list[_Step]:
+    return []
+
+
+def _numbered(entry_id: str) -> tuple[str, str, int] | None:
+    match = types.ENTRY_ID.fullmatch(entry_id)
+    if match is None or not (match["seq"].isascii() and match["seq"].isdigit()):
+        return None
+    return match["prefix"], match["date"], int(match["seq"])
+
+
+def _place(entry_id: str) -> str:
+    """Return what sorts rows as they were written: by day and number, whatever the clock said and file they are in."""
+    found = _numbered(entry_id)
+    return entry_id if found is None else f"{found[0]}_{found[1]}_{found[2]:020d}"
+
+
+def _settle(connection: sqlite3.Connection, change: state.Change, member_id: str) -> bool:
+    """Put a member where the last row about it says, and return whether it was elsewhere."""
+    wanted = connection.execute(
+        "SELECT s.member_type, s.cluster_id, s.similarity, s.at_us FROM cluster_steps s JOIN entries e ON e.key = s.key"  # noqa: S608
+        f" WHERE {_STEP_OWNER} AND s.member_id = ? AND e.is_shadowed = 0"
+        " ORDER BY s.place DESC LIMIT 1",
+        (*change.scope, member_id),
+    ).fetchone()
+    if wanted is not None and not wanted[1]:
+        wanted = None
+    found = connection.execute(
+        f"SELECT member_type, cluster_id, similarity, added_us FROM cluster_members WHERE {_OWNER} AND member_id = ?",  # noqa: S608
+        (*change.scope, member_id),
+    ).fetchone()
+    if wanted == found:
+        return False
+    if wanted is None:
+        connection.execute(f"DELETE FROM cluster_members WHERE {_OWNER} AND member_id = ?", (*change.scope, member_id))  # noqa: S608
+    else:
+        connection.execute(
+            "INSERT OR REPLACE INTO cluster_members VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*change.scope, member_id, *wanted),
+        )
+    return True
+
+
+def _settle_cluster(connection: sqlite3.Connection, change: state.Change, cluster_id: str) -> None:
+    """Have a cluster begin with the first row that speaks of it; without any there is none."""
+    first = connection.execute(
+        "SELECT s.at_us FROM cluster_steps s JOIN entries e ON e.key = s.key"  # noqa: S608  # our own columns
+        f" WHERE {_STEP_OWNER} AND s.cluster_id = ? AND e.is_shadowed = 0 ORDER BY s.at_us LIMIT 1",
+        (*change.scope, cluster_id),
+    ).fetchone()
+    if first is None or not cluster_id:
+        connection.execute(f"DELETE FROM clusters WHERE {_OWNER} AND cluster_id = ?", (*change.scope, cluster_id))  # noqa: S608
+    else:
+        connection.execute(
+            "INSERT INTO clusters VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET created_us = excluded.created_us"
+            " WHERE created_us <> excluded.created_us",
+            (*change.scope, cluster_id, *first),
+        )
+
+
+def _note(connection: sqlite3.Connection, scope: Scope, member_ids: Sequence[str]) -> None:
+    if member_ids:
+        connection.executemany(
+            "INSERT INTO cluster_changes (app, project, owner_type, owner_id, member_id) VALUES (?, ?, ?, ?, ?)",
+            [(*scope, member_id) for member_id in member_ids],
+        )
+        connection.execute(
+            "DELETE FROM cluster_changes WHERE n <= (SELECT max(n) FROM cluster_changes) - ?", (KEPT_CHANGES,)
+        )

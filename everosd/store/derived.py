@@ -1,0 +1,53 @@
+"""What follows from entries and has tables of its own: memberships of clusters and, later, more of the kind.
+
+Called in the transaction that applies a file, after winners and successors are decided. Each kind of log has its folds here,
+and nowhere else; a fold is told what has changed and does work in proportion to that. Whatever way the ledger has come to
+hold its entries, the tables are the same: `verify` compares them (`TABLES`).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+
+from everosd import types
+from everosd.store import cluster, state
+
+Fold = Callable[[sqlite3.Connection, state.Change], None]
+
+_FOLDS: dict[str, tuple[Fold, ...]] = {
+    "cluster": (cluster.fold,),
+    "episode": (cluster.touch,),
+    "agent_case": (cluster.touch,),
+}
+"""By kind of the file; those of one kind run in this order."""
+
+
+TABLES: tuple[state.Table, ...] = (cluster.CLUSTERS, cluster.MEMBERS)
+"""All that `verify` compares."""
+
+
+def apply(
+    connection: sqlite3.Connection,
+    kind: str,
+    owner: types.Owner,
+    path: types.RelPath,
+    *,
+    written: Sequence[tuple[int, state.EntryState]],
+    gone: Sequence[tuple[int, str]],
+) -> None:
+    """Bring the derived tables in step with what has become of one file.
+
+    Args:
+        connection: In the transaction of that change.
+        kind: Of the file.
+        owner: Of the file.
+        path: Of the file.
+        written: (key, entry) added or changed, and all of them in a rebuild.
+        gone: (key, entry id) removed.
+    """
+    folds = _FOLDS.get(kind)
+    if folds and (written or gone):
+        change = state.Change(owner=owner, path=path, written=tuple(written), gone=tuple(gone))
+        for fold in folds:
+            fold(connection, change)
