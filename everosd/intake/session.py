@@ -46,8 +46,8 @@ class Session:
         """With their Episodes, and without all that follows from them: by id, in order."""
         self.is_deferred = False
         """Only a flush cuts what waits."""
-        self.n_conflicting = 0
-        """Messages that came under the key of another one that waits."""
+        self.conflicting: set[tuple[Key, bytes]] = set()
+        """Keys and digests of messages that came under the key of another one that waited."""
         self.files: dict[str, file.Identity] = {}
         """The log as it was when it was read or written last."""
 
@@ -220,7 +220,7 @@ def _take(
         return
     one, duplicate_of, is_deferred = read_one
     if duplicate_of:
-        found.n_conflicting += 1
+        found.conflicting.add((_key(one, found.owner.id), row.digest(one)))
     elif one.id not in said:
         said[one.id] = one
         found.know(one, _key(one, found.owner.id))

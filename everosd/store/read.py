@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import collections
 import itertools
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import aiosqlite
 import msgspec
 
 from everosd import types
+from everosd.log import entry_text, escape
 from everosd.store import db, row
 
 N_CONNECTIONS = 2
@@ -57,6 +60,10 @@ class Reader:
             return list(await next(self._turn).execute_fetchall(sql, parameters))
         except db.FAILURES as error:
             raise db.store_error(self._path, error) from error
+
+    async def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[aiosqlite.Row]:
+        """Return the rows of a query of another module of the store."""
+        return await self._all(sql, parameters)
 
     async def rows(self, keys: Sequence[int]) -> list[row.EntryRow]:
         """Return the live entries with these keys, in the order asked for; keys that are gone are left out."""
@@ -143,6 +150,21 @@ class Reader:
         )
         return [to_row(values) for values in rows]
 
+    async def unfinished_sessions(self) -> list[types.Owner]:
+        """Return the sessions of which messages may wait, or segments not be finished; each has to be looked at.
+
+        Counted, not compared: a session whose log has second copies, or that a person edited, is named as well.
+        """
+        counted = await self._all(
+            "SELECT app, project, owner_id, count(*) FROM entries WHERE owner_type = 'session' AND kind = 'message'"
+            " AND is_shadowed = 0 GROUP BY app, project, owner_id"
+        )
+        segments = await self._all(
+            "SELECT app, project, owner_id, entry_id, raw FROM entries WHERE owner_type = 'session' AND kind = 'segment'"
+            " AND is_shadowed = 0"
+        )
+        return await asyncio.to_thread(_unfinished, counted, segments)
+
     async def owner_ids(self, app: str, project: str, owner_type: str, limit: int = -1) -> list[str]:
         """Return the ids of the owners of a type in a scope that have any file, sorted."""
         rows = await self._all(
@@ -155,6 +177,25 @@ class Reader:
         """Return the highest LSN ever given."""
         rows = await self._all("SELECT seq FROM sqlite_sequence WHERE name = 'events'")
         return int(rows[0][0]) if rows else 0
+
+
+def _unfinished(counted: Iterable[Sequence[Any]], segments: Iterable[Sequence[Any]]) -> list[types.Owner]:
+    """Return the sessions with more messages than were cut, or with a segment that was cut and not followed up."""
+    n_cut: collections.Counter[tuple[str, str, str]] = collections.Counter()
+    cut: dict[tuple[str, str, str], set[str]] = {}
+    followed: dict[tuple[str, str, str], set[str]] = {}
+    for app, project, owner_id, entry_id, raw in segments:
+        fields = entry_text.read("segment", entry_id, raw).fields
+        at = (app, project, owner_id)
+        states = followed if fields.get("state") == "followed" else cut
+        states.setdefault(at, set()).add(fields.get("memcell_id", ""))
+        n_cut[at] += len(escape.read_list(fields.get("message_ids", "")))
+    return [
+        types.Owner(app=app, project=project, type="session", id=owner_id)
+        for app, project, owner_id, n_messages in counted
+        if n_messages > n_cut[app, project, owner_id]
+        or cut.get((app, project, owner_id), set()) - followed.get((app, project, owner_id), set())
+    ]
 
 
 def to_row(values: Sequence[Any] | aiosqlite.Row) -> row.EntryRow:

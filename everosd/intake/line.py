@@ -1,0 +1,196 @@
+"""One session at work: its state in step with its log, what is asked of it in order, and the segments being extracted."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import random
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+
+from everosd import clock, config, types
+from everosd.intake import boundary, message, row, session
+from everosd.log import entry, layout, writer
+
+CHECK_S = 1.0
+"""How often it is looked whether a person changed the log of a session that is at work."""
+LONGEST_WAIT_S = 900.0
+"""Between two attempts at a segment."""
+DEAD_AFTER = 3
+"""Attempts whose answers were unusable, until the segment is listed as one that needs a look."""
+
+
+class Attempt(msgspec.Struct, kw_only=True):
+    """How it stands with a segment that failed."""
+
+    n_failed: int = 0
+    n_refused: int = 0
+    """Of these: not for want of network, quota or disk."""
+    due_s: float = 0.0
+    """Monotonic: not to be tried before."""
+    error: Exception | None = None
+
+
+class Line:
+    """One session. Lives on the event loop."""
+
+    def __init__(self, owner: types.Owner, places: layout.Layout, pen: writer.Writer, time: clock.Clock) -> None:
+        """Nothing is read yet."""
+        self.owner = owner
+        self.lock = asyncio.Lock()
+        """Held while the log is appended to, never while something is extracted."""
+        self.jobs: collections.deque[Callable[[], Awaitable[None]]] = collections.deque()
+        """Requests that are worked on after their answer, in order; the first one is under way."""
+        self.attempts: dict[str, Attempt] = {}
+        """By segment: what failed so far."""
+        self.touched_s = time.monotonic_s()
+        """When something was added last."""
+        self.is_extracting = False
+        self.kick = asyncio.Event()
+        """What waits for its time is tried now."""
+        self.n_judged = 0
+        """Messages that waited when the model was asked last whether the conversation had ended."""
+        self._places, self._pen, self._clock = places, pen, time
+        self._state = session.Session(owner)
+        self._is_read = False
+        self._checked_s = 0.0
+        self._new: set[str] = set()
+        self._on_disk: set[str] = set()
+        """Segments that have their Episodes and not yet the row that says so."""
+        self._waiters: dict[str, list[asyncio.Future[None]]] = {}
+
+    @property
+    def state(self) -> session.Session:
+        """What is known; as of the last `load`."""
+        return self._state
+
+    async def load(self) -> session.Session:
+        """Return the state, in step with the log; under the lock.
+
+        Raises:
+            errors.LogError: a file of it cannot be read.
+        """
+        now_s = self._clock.monotonic_s()
+        if self._is_read and now_s - self._checked_s < CHECK_S:
+            return self._state
+        if (
+            not self._is_read
+            or await asyncio.to_thread(session.identities, self._places, self.owner) != self._state.files
+        ):
+            self._state = await asyncio.to_thread(session.read, self._places, self.owner)
+            self._is_read = True
+        self._checked_s = now_s
+        return self._state
+
+    async def append(self, kind: str, drafts: Sequence[entry.Draft]) -> None:
+        """Append rows to the log of the session; under the lock."""
+        await self._pen.append(self.owner, kind, drafts)
+        if self._is_read:
+            self._state.files = await asyncio.to_thread(session.identities, self._places, self.owner)
+
+    async def keep(self, rows: Sequence[tuple[session.Key, message.Message]], drafts: Sequence[entry.Draft]) -> None:
+        """Write messages and note them as waiting; under the lock."""
+        await self.append("message", drafts)
+        for key, one in rows:
+            self._state.keep(one, key)
+        self.touched_s = self._clock.monotonic_s()
+
+    async def cut(self, found: Sequence[boundary.Cut]) -> list[message.Segment]:
+        """Write that the first messages that wait are segments; under the lock."""
+        if not found:
+            return []
+        segments = self._state.segments((one.n_messages, one.reason) for one in found)
+        now = self._clock.now()
+        await self.append("segment", [row.of_segment(one, "open", now) for one in segments])
+        self._state.cut(segments)
+        self._new.update(one.id for one in segments)
+        self.n_judged = 0
+        return segments
+
+    def is_new(self, segment: message.Segment) -> bool:
+        """Return whether this process cut the segment: nobody else can have written anything of it."""
+        return segment.id in self._new
+
+    async def finish(self, segment: message.Segment) -> None:
+        """Write that the Episodes of a segment are on disk."""
+        async with self.lock:
+            await self.append("segment", [row.of_segment(segment, "done", self._clock.now())])
+            self._state.open.pop(segment.id, None)
+            self._state.unfollowed[segment.id] = segment
+            self._new.discard(segment.id)
+            self._on_disk.discard(segment.id)
+            self.attempts.pop(segment.id, None)
+
+    async def follow(self, segment: message.Segment) -> None:
+        """Write that all that follows from a segment is on disk."""
+        async with self.lock:
+            await self.append("segment", [row.of_segment(segment, "followed", self._clock.now())])
+            self._state.unfollowed.pop(segment.id, None)
+
+    # -- attempts --------------------------------------------------------------------------------------------------
+
+    def next(self) -> tuple[message.Segment | None, float | None]:
+        """Return the first segment that may be tried now; else how long until one may, seconds; None: there is none."""
+        now_s = self._clock.monotonic_s()
+        waits = []
+        for segment in self._state.open.values():
+            wait_s = self.attempts[segment.id].due_s - now_s if segment.id in self.attempts else 0.0
+            if wait_s <= 0:
+                return segment, 0.0
+            waits.append(wait_s)
+        return None, min(waits, default=None)
+
+    def hurry(self) -> None:
+        """Have everything that failed tried again now."""
+        for attempt in self.attempts.values():
+            attempt.due_s = 0.0
+        self.kick.set()
+
+    def failed(
+        self, segment: message.Segment, error: Exception, settings: config.AsyncQueue, *, is_refused: bool
+    ) -> Attempt:
+        """Note a failed attempt, and tell those who wait for the segment."""
+        attempt = self.attempts.setdefault(segment.id, Attempt())
+        attempt.n_failed += 1
+        attempt.n_refused += is_refused
+        attempt.error = error
+        wait_s = min(settings.retry_backoff_seconds * 2 ** min(attempt.n_failed - 1, 30), LONGEST_WAIT_S)
+        wait_s *= random.uniform(0.75, 1.25)  # noqa: S311  # so that not all come back at once
+        wait_s = max(wait_s, getattr(error, "retry_after_s", None) or 0.0)
+        attempt.due_s = self._clock.monotonic_s() + wait_s
+        for waiter in self._waiters.pop(segment.id, []):
+            if not waiter.done():
+                waiter.set_exception(error)
+        return attempt
+
+    def written(self, segment: message.Segment) -> None:
+        """Tell those who wait for a segment that its Episodes are on disk."""
+        self._on_disk.add(segment.id)
+        for waiter in self._waiters.pop(segment.id, []):
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def extracted(self, segments: Sequence[message.Segment]) -> None:
+        """Wait until the Episodes of these segments are on disk.
+
+        Raises:
+            Exception: what the next attempt at one of them failed with.
+        """
+        for segment in segments:
+            if segment.id in self._state.open and segment.id not in self._on_disk:
+                waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._waiters.setdefault(segment.id, []).append(waiter)
+                await waiter
+
+    # -- what is left ----------------------------------------------------------------------------------------------
+
+    def is_idle(self) -> bool:
+        """Return whether nothing is to be done, and nothing will have to be before somebody asks."""
+        state = self._state
+        is_at_rest = not self.lock.locked() and not self.jobs and not self.is_extracting
+        return is_at_rest and not state.open and not state.unfollowed and (not state.waiting or state.is_deferred)
+
+    def n_dead(self) -> int:
+        """Return how many segments need a look."""
+        return sum(one.n_refused >= DEAD_AFTER for one in self.attempts.values())
