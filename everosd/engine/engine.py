@@ -15,7 +15,7 @@ import msgspec
 from everosd import clock
 from everosd.engine import runs as records
 from everosd.engine import settings as strategy_settings
-from everosd.engine import strategy
+from everosd.engine import strategy as strategies
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ class StrategyStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     enabled: bool
-    trigger: strategy.Trigger
+    trigger: strategies.Trigger
     cron: str | None
     """None: not fired by the clock."""
     next_fire_time: str | None = None
@@ -67,7 +67,7 @@ class Dead(msgspec.Struct, frozen=True, kw_only=True):
     """An event that a strategy gave up on: a trigger, or a new event about the same, runs it again."""
 
     strategy: str
-    event: strategy.Event
+    event: strategies.Event
     attempts: int
     error: str
 
@@ -90,11 +90,11 @@ class Engine:
         strategy listens to any of them. Origins that the listener does not know are not its own (`edit:…`)."""
         raise NotImplementedError
 
-    def add(self, one: strategy.Strategy) -> None:
+    def add(self, one: strategies.Strategy) -> None:
         """Take a strategy into the table; before `run`."""
         raise NotImplementedError
 
-    def emit(self, event: strategy.Event) -> None:
+    def emit(self, event: strategies.Event) -> None:
         """Queue `event` for every enabled strategy that listens to it; one equal to it that still waits is the same."""
         raise NotImplementedError
 

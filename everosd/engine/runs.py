@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from everosd import clock
-from everosd.engine import strategy
+from everosd.engine import strategy as strategies
 from everosd.store import db
 
 
@@ -27,7 +27,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """ISO, UTC."""
     finished_at: str | None = None
     error: str | None = None
-    event: strategy.Event
+    event: strategies.Event
 
 
 class Runs:

@@ -6,6 +6,11 @@ import sqlite3
 
 import msgspec
 
+FOLLOWER = "engine_lsn"
+"""Fact in `meta`: the engine has read the changes up to here. Missing: no engine has ever read any."""
+
+_NO_BOUND = 2**63 - 1
+
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     """The persisted position of one generation of an index."""
@@ -26,12 +31,21 @@ def load(connection: sqlite3.Connection, name: str) -> Checkpoint | None:
 
 
 def save(connection: sqlite3.Connection, checkpoint: Checkpoint, now_us: int) -> None:
-    """Write one checkpoint and drop the events that every index has passed."""
+    """Write one checkpoint and drop the events that everybody has passed."""
     connection.execute(
         "INSERT OR REPLACE INTO checkpoints (name, generation, lsn, cursor, at_us) VALUES (?, ?, ?, ?, ?)",
         (checkpoint.name, checkpoint.generation, checkpoint.lsn, checkpoint.cursor, now_us),
     )
-    connection.execute("DELETE FROM events WHERE lsn <= (SELECT min(lsn) FROM checkpoints)")
+    prune(connection)
+
+
+def prune(connection: sqlite3.Connection) -> None:
+    """Drop the events that every index has passed, and the engine's follower where there is one."""
+    connection.execute(
+        "DELETE FROM events WHERE lsn <= min((SELECT min(lsn) FROM checkpoints),"
+        " coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE key = ?), ?))",
+        (FOLLOWER, _NO_BOUND),
+    )
 
 
 def forget(connection: sqlite3.Connection, name: str) -> None:

@@ -85,6 +85,13 @@ CREATE TABLE runs (                     -- of strategies; the seeds' columns
 CREATE INDEX runs_strategy ON runs (strategy, started_at);
 CREATE INDEX runs_status ON runs (status, started_at);
 
+CREATE TABLE edits (                    -- Episodes that people changed or wrote: new facts are taken once they are quiet
+    key    INTEGER PRIMARY KEY,         -- of the entry
+    lsn    INTEGER NOT NULL,            -- of the newest edit
+    at_us  INTEGER NOT NULL,
+    change TEXT NOT NULL                -- added or modified
+);
+
 CREATE TABLE tasks (                    -- requests with async_mode, for GET tasks
     task_id      TEXT PRIMARY KEY,
     app          TEXT NOT NULL,
