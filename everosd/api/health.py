@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from everosd.api import schema
+from everosd import clock
+from everosd.api import moment, schema
 from everosd.cascade import status as cascade_status
+from everosd.engine import engine
+from everosd.intake import online
+from everosd.models import chat
 
 MAX_PROBLEMS = 20
 """Problem files shown in /health; `everosd status` shows more."""
+
+MAX_NAMED = 5
+"""Segments named one by one."""
 
 
 def reasons(status: cascade_status.Status) -> Iterator[str]:
@@ -52,17 +59,94 @@ def _n(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def health(status: cascade_status.Status, *, version: str, uptime_s: float) -> schema.HealthResponse:
-    """Return the answer of GET /health; notices are said beside what the cascade says of itself."""
+def _of_messages(queue: online.Status) -> Iterator[str]:
+    """Yield what became of messages otherwise than they were sent for."""
+    for dead in queue.dead[:MAX_NAMED]:
+        yield (
+            f"failed {dead.n_failed} times: segment {dead.memcell_id} of session {dead.session.id}: {dead.error};"
+            " a flush of the session tries it at once"
+        )
+    if len(queue.dead) > MAX_NAMED:
+        yield f"failed so often besides: {_n(len(queue.dead) - MAX_NAMED, 'segment')}"
+    if queue.n_conflicting:
+        yield (
+            f"kept and not extracted: {_n(queue.n_conflicting, 'message')} with the session, timestamp and place of"
+            " another that says something else; their `duplicate_of` names it"
+        )
+
+
+def _of_engine(dead: Sequence[engine.Dead]) -> Iterator[str]:
+    """Yield what strategies gave up on, a sentence for each of them."""
+    by_name: dict[str, list[engine.Dead]] = {}
+    for one in dead:
+        by_name.setdefault(one.strategy, []).append(one)
+    for name, some in sorted(by_name.items()):
+        first = some[0]
+        yield (
+            f"{name} gave up on {len(some):,}, first on {first.event.subject} of {first.event.owner.id}: {first.error};"
+            " a trigger runs it again"
+        )
+
+
+def _of_model(state: chat.State) -> Iterator[str]:
+    """Yield why the model that reads conversations is not asked."""
+    if state.is_failing:
+        yield f"the model that reads conversations fails: {state.reason}; what it should read is kept and asked again"
+
+
+def _queue(queue: online.Status, why: tuple[str, ...]) -> schema.MemorizeQueueHealthBlock:
+    at = queue.last_error_at
+    return schema.MemorizeQueueHealthBlock(
+        healthy=queue.is_running and not queue.reasons and not queue.dead,
+        reasons=why,
+        loop_alive=queue.is_running,
+        accepting=queue.is_running,
+        pending=queue.pending,
+        oldest_pending_age_s=None if queue.oldest_pending_age_s is None else round(queue.oldest_pending_age_s, 3),
+        failed=queue.failed,
+        loop_restarts=queue.n_errors,
+        last_loop_error_at=None if at is None else moment.iso(clock.to_us(at), moment.UTC),
+    )
+
+
+def health(
+    status: cascade_status.Status,
+    *,
+    version: str,
+    uptime_s: float,
+    queue: online.Status | None = None,
+    model: chat.State | None = None,
+    dead: Sequence[engine.Dead] = (),
+) -> schema.HealthResponse:
+    """Return the answer of GET /health; notices are said beside what the cascade says of itself.
+
+    Args:
+        status: What the cascade says of itself.
+        version: Of everosd.
+        uptime_s: Since the daemon started.
+        queue: What the intake says of itself; None where nothing takes messages.
+        model: How the model that reads conversations does; None where none is set up.
+        dead: What strategies gave up on.
+    """
     why = tuple(reasons(status))
+    of_messages = () if queue is None else (*queue.reasons, *_of_messages(queue))
+    of_others = (*of_messages, *_of_engine(dead), *(() if model is None else _of_model(model)))
     return schema.HealthResponse(
         status="ok",
         version=version,
-        capabilities=schema.HealthCapabilities(embed=status.embedding is not None and not status.embedding.error),
-        disabled_features=(*(("vector",) if status.embedding is None else ()), "llm", "rerank"),
+        capabilities=schema.HealthCapabilities(
+            llm=model is not None and not model.is_failing,
+            embed=status.embedding is not None and not status.embedding.error,
+        ),
+        disabled_features=(
+            *(("vector",) if status.embedding is None else ()),
+            *(("llm",) if model is None else ()),
+            "rerank",
+        ),
         cascade=_cascade(status, why),
+        memorize_queue=None if queue is None else _queue(queue, of_messages),
         ready=status.phase == "ready",
-        degraded=(*why, *_progress(status), *status.notices) or msgspec.UNSET,
+        degraded=(*why, *of_others, *_progress(status), *status.notices) or msgspec.UNSET,
         watch=schema.WatchHealthBlock(mode=status.watch_mode, healthy=status.watch_healthy, reason=status.watch_reason),
         embedding=(
             None

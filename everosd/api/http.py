@@ -11,7 +11,7 @@ import structlog
 from litestar import exceptions, handlers, response
 from litestar.types import Receive, Scope, Send
 
-from everosd.api import admin, guard, health, memory, metrics, openapi, reply, schema, services
+from everosd.api import admin, guard, health, intake, memory, metrics, ome, openapi, reply, schema, services
 from everosd.api import errors as wire
 
 log = structlog.get_logger()
@@ -46,7 +46,7 @@ def create_app(given: services.Services) -> Application:
     counted = metrics.Metrics(given.version)
     work = admin.Admin(given)
     app = Application(
-        route_handlers=[*_own_routes(given, counted), *_api_routes(memory.Memory(given), work)],
+        route_handlers=[*_own_routes(given, counted), *_api_routes(given, work)],
         exception_handlers={Exception: _failed(given)},
         on_shutdown=[work.stop],
         openapi_config=None,
@@ -65,8 +65,9 @@ def create_app(given: services.Services) -> Application:
     return app
 
 
-def _api_routes(answers: memory.Memory, work: admin.Admin) -> list[litestar.Router]:
+def _api_routes(given: services.Services, work: admin.Admin) -> list[litestar.Router]:
     """Return the same routes under every prefix."""
+    answers, takes, engine = memory.Memory(given), intake.Intake(given), ome.Ome(given)
     return [
         litestar.Router(
             prefix,
@@ -74,6 +75,12 @@ def _api_routes(answers: memory.Memory, work: admin.Admin) -> list[litestar.Rout
                 handlers.post("/memory/search", status_code=200)(_handler(answers.search)),
                 handlers.post("/memory/get", status_code=200)(_handler(answers.get)),
                 handlers.get("/entries/{entry_id:path}")(_handler(answers.entry)),
+                handlers.post("/memory/add", status_code=200)(_handler(takes.add)),
+                handlers.post("/memory/flush", status_code=200)(_handler(takes.flush)),
+                handlers.get("/tasks")(_handler(takes.tasks)),
+                handlers.get("/tasks/{task_id:str}")(_handler(takes.task_by_id)),
+                handlers.post("/ome/trigger", status_code=200)(_handler(engine.trigger)),
+                handlers.get("/ome/strategies")(_handler(engine.strategies)),
                 handlers.get("/admin/status")(_handler(work.status)),
                 handlers.post("/admin/rebuild", status_code=200)(_handler(work.rebuild)),
                 handlers.post("/admin/verify", status_code=200)(_handler(work.verify)),
@@ -105,7 +112,15 @@ def _own_routes(given: services.Services, counted: metrics.Metrics) -> list[Any]
     @handlers.get("/health")
     async def answer_health(request: reply.Request) -> reply.Response:
         reply.called(request, "health")
-        now = health.health(given.status(), version=given.version, uptime_s=given.uptime_s())
+        model = given.model
+        now = health.health(
+            given.status(),
+            version=given.version,
+            uptime_s=given.uptime_s(),
+            queue=None if given.intake is None else given.intake.status(),
+            model=model.state if model is not None and model.is_set_up else None,
+            dead=() if given.engine is None else given.engine.dead(),
+        )
         return reply.raw(schema.ENCODER.encode(now))
 
     @handlers.get("/metrics")

@@ -14,8 +14,8 @@ from everosd.log import kind, view
 from everosd.store import read
 from everosd.store import row as store_row
 
-DONE = "done"
-"""State of a segment whose messages were extracted."""
+EXTRACTED = frozenset({"done", "followed"})
+"""States of a segment whose messages were extracted."""
 
 SPLIT_MAX = 64
 """How many ways of taking an id apart are tried: ids of profiles and skills have no prefix to go by."""
@@ -140,7 +140,7 @@ def unprocessed(
     if not _took_part(rows, owner_id):
         return ()
     segments = list(_segments(rows))
-    closed = {segment.memcell_id for segment in segments if segment.state == DONE}
+    closed = {segment.memcell_id for segment in segments if segment.state in EXTRACTED}
     done = {taken for segment in segments if segment.memcell_id in closed for taken in segment.message_ids}
     return tuple(shown for shown in _in_time_order(maker, rows) if shown.id not in done)
 
@@ -173,15 +173,23 @@ def _in_time_order(maker: item.Maker, rows: Sequence[store_row.EntryRow]) -> Ite
             sender_id=seen.sender_id,
             sender_name=seen.sender_name,
             role=cast("schema.Role", seen.role),
-            content=seen.text,
+            content=_content(seen),
             timestamp=maker.iso(row.timestamp_us),
-            tool_calls=_tool_calls(seen.tool_calls),
+            tool_calls=_objects(seen.tool_calls),
             tool_call_id=seen.tool_call_id,
         )
 
 
-def _tool_calls(text: str) -> tuple[dict[str, object], ...] | None:
-    """Return tool calls as they arrived; what a person made unreadable in the log is shown as none."""
+def _content(seen: kind.Message) -> str | tuple[dict[str, object], ...]:
+    """Return what a message says: its items as they arrived, one text alone as a string."""
+    items = _objects(seen.content)
+    if items is None or (len(items) == 1 and items[0].get("type") == "text"):
+        return seen.text
+    return items
+
+
+def _objects(text: str) -> tuple[dict[str, object], ...] | None:
+    """Return JSON objects as they arrived; what a person made unreadable in the log is shown as none."""
     if not text:
         return None
     try:

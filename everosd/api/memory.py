@@ -93,7 +93,7 @@ class Memory:
     async def entry(self, request: reply.Request) -> reply.Response:
         """Answer GET entries/{id}."""
         reply.called(request, "entries")
-        asked = requests.decode_query(request.query_params.multi_items())
+        asked = requests.decode_query(request.query_params.multi_items(), schema.EntryQuery)
         row = await lineage.find(self._given.reader, asked, str(request.path_params["entry_id"]).removeprefix("/"))
         if row is None:
             message = "there is no such entry in this scope"

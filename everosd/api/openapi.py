@@ -19,6 +19,16 @@ _NAMED: dict[Any, str] = {
     schema.Envelope[schema.GetData]: "GetResponse",
     schema.Envelope[schema.EntryItem]: "EntryResponse",
     schema.Envelope[cascade_status.Status]: "StatusResponse",
+    schema.MemorizeAddRequest: "MemorizeAddRequest",
+    schema.MemorizeFlushRequest: "MemorizeFlushRequest",
+    schema.TriggerRequest: "TriggerRequest",
+    schema.TriggerResponse: "TriggerResponse",
+    schema.Envelope[schema.AddResponseData]: "SuccessEnvelope_AddResponseData_",
+    schema.Envelope[schema.AcceptedResponseData]: "SuccessEnvelope_AcceptedResponseData_",
+    schema.Envelope[schema.FlushResponseData]: "SuccessEnvelope_FlushResponseData_",
+    schema.Envelope[schema.TaskItem]: "SuccessEnvelope_TaskItem_",
+    schema.Envelope[schema.TaskPage]: "SuccessEnvelope_TaskPage_",
+    schema.Envelope[schema.Strategies]: "StrategiesResponse",
     schema.ErrorEnvelope: "ErrorEnvelope",
     schema.HealthResponse: "HealthResponse",
     schema.AdoptRequest: "AdoptRequest",
@@ -54,9 +64,19 @@ def _api_paths() -> dict[str, object]:
         {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}},
         *_query_parameters(schema.EntryQuery),
     ]
+    tasks = _operation("SuccessEnvelope_TaskPage_", "Requests that were answered before they were done.", (422, 503))
+    tasks["parameters"] = _query_parameters(schema.TasksQuery)
+    task = _operation("SuccessEnvelope_TaskItem_", "One of them.", (404, 503))
+    task["parameters"] = [{"name": "task_id", "in": "path", "required": True, "schema": {"type": "string"}}]
     return {
         "/memory/search": {"post": _post("SearchRequest", "SearchResponse", "Find memories.", (413, 422, 500, 503))},
         "/memory/get": {"post": _post("GetRequest", "GetResponse", "List memories.", (413, 422, 500))},
+        "/memory/add": {"post": _queueing("Add", "Keep messages; extract from them where a conversation ends.")},
+        "/memory/flush": {"post": _queueing("Flush", "Extract from what is kept of a session.")},
+        "/tasks": {"get": tasks},
+        "/tasks/{task_id}": {"get": task},
+        "/ome/trigger": {"post": _post("TriggerRequest", "TriggerResponse", "Run a strategy.", (404, 413, 422, 503))},
+        "/ome/strategies": {"get": _operation("StrategiesResponse", "What the engine runs.", (422, 503))},
         "/entries/{id}": {"get": entry},
         "/admin/status": {"get": _operation("StatusResponse", "What the cascade says of itself.", (403,))},
         "/admin/rebuild": {"post": _streamed(None, "Read all Markdown again and make every index anew.")},
@@ -115,6 +135,15 @@ def _operation(name: str, summary: str, failures: tuple[int, ...] = ()) -> dict[
 
 def _post(takes: str, gives: str, summary: str, failures: tuple[int, ...]) -> dict[str, object]:
     return {"requestBody": {"content": _content(takes), "required": True}, **_operation(gives, summary, failures)}
+
+
+def _queueing(name: str, summary: str) -> dict[str, object]:
+    """Return an operation that is answered when it is done, or queued with 202."""
+    accepted = "SuccessEnvelope_AcceptedResponseData_"
+    made = _post(f"Memorize{name}Request", f"SuccessEnvelope_{name}ResponseData_", summary, (413, 422, 429, 500, 503))
+    answers = cast("dict[str, object]", made["responses"])
+    answers["202"] = {"description": "Queued.", "content": _content(accepted)}
+    return made
 
 
 def _streamed(takes: str | None, summary: str) -> dict[str, object]:

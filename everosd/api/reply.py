@@ -47,8 +47,8 @@ def raw(body: bytes, *, status: int = 200, media_type: str = JSON) -> Response:
     return response.Response(content=body, status_code=status, media_type=media_type)
 
 
-def success(request: Request, data: DataT, *, degraded: tuple[str, ...] = ()) -> Response:
+def success(request: Request, data: DataT, *, degraded: tuple[str, ...] = (), status: int = 200) -> Response:
     """Return `data` in the envelope, with what could not be done as asked beside it."""
     request.scope["state"]["is_degraded"] = bool(degraded)
     envelope = schema.Envelope(request_id=request_id(request), data=data, degraded=degraded or msgspec.UNSET)
-    return raw(schema.ENCODER.encode(envelope))
+    return raw(schema.ENCODER.encode(envelope), status=status)

@@ -1,4 +1,4 @@
-"""Bodies and query strings, decoded: strict here and nowhere else, and what is refused is named by its dotted field."""
+"""Bodies and query strings, decoded here and nowhere else, and what is refused is named by its dotted field."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ REBUILD = msgspec.json.Decoder(schema.RebuildRequest)
 VERIFY = msgspec.json.Decoder(schema.VerifyRequest)
 ADOPT = msgspec.json.Decoder(schema.AdoptRequest)
 RECONCILE = msgspec.json.Decoder(schema.ReconcileRequest)
+ADD = msgspec.json.Decoder(schema.MemorizeAddRequest, strict=False)
+FLUSH = msgspec.json.Decoder(schema.MemorizeFlushRequest, strict=False)
+TRIGGER = msgspec.json.Decoder(schema.TriggerRequest, strict=False)
+"""These three take what EverOS's take: fields that are not known, and numbers and truth values written as text."""
 
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<field>.*)`", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(?P<field>.*)`", re.DOTALL)
@@ -44,7 +48,7 @@ def decode(decoder: msgspec.json.Decoder[DecodedT], body: bytes) -> DecodedT:
         raise errors.RequestError(message) from error
 
 
-def decode_query(pairs: Iterable[tuple[str, str]]) -> schema.EntryQuery:
+def decode_query(pairs: Iterable[tuple[str, str]], kind: type[DecodedT]) -> DecodedT:
     """Decode a query string.
 
     Raises:
@@ -57,7 +61,7 @@ def decode_query(pairs: Iterable[tuple[str, str]]) -> schema.EntryQuery:
             raise errors.RequestError(message, field=name)
         values[name] = value
     try:
-        return msgspec.convert(values, schema.EntryQuery)
+        return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
         raise refusal(error) from error
 

@@ -73,6 +73,105 @@ class GetRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Taken and ignored: the EverOS cloud SDK always sends it."""
 
 
+AppId = Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern="^[a-zA-Z0-9_.@+-]+$")]
+SessionId = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+"""Any characters."""
+SenderId = Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern="^[a-zA-Z0-9_.@+-]+$")]
+ContentType = Literal["text", "image", "audio", "doc", "pdf", "html", "email"]
+
+
+class ContentItemDTO(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A part of a message: text, or something that only a multimodal model could read."""
+
+    type: ContentType
+    text: str | None = None
+    uri: str | None = None
+    base64: str | None = None
+    ext: str | None = None
+    name: str | None = None
+    extras: JsonObject | None = None
+
+
+class ToolFunctionDTO(msgspec.Struct, frozen=True, kw_only=True):
+    """Which tool an agent used, and with what."""
+
+    name: str
+    arguments: str
+    """JSON, as the agent wrote it; not read here."""
+
+
+class ToolCallDTO(msgspec.Struct, frozen=True, kw_only=True):
+    """One use of a tool."""
+
+    id: str
+    type: str = "function"
+    function: ToolFunctionDTO
+
+
+class MessageItemDTO(msgspec.Struct, frozen=True, kw_only=True):
+    """One message of POST memory/add."""
+
+    sender_id: SenderId
+    sender_name: str | None = None
+    role: Role
+    timestamp: Annotated[int, msgspec.Meta(gt=0)]
+    """Milliseconds since 1970; a value of ten digits is seconds."""
+    content: str | tuple[ContentItemDTO, ...]
+    tool_calls: tuple[ToolCallDTO, ...] | None = None
+    tool_call_id: str | None = None
+    """Which use of a tool this is the result of; a message of role `tool` needs it."""
+
+
+class MemorizeAddRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Body of POST memory/add. Fields that are not listed are ignored."""
+
+    session_id: SessionId
+    app_id: AppId = "default"
+    project_id: AppId = "default"
+    messages: Annotated[tuple[MessageItemDTO, ...], msgspec.Meta(min_length=1, max_length=500)]
+    defer_extraction: bool = False
+    """Only kept: the session is cut by a flush alone."""
+    async_mode: bool = False
+    """Answered with 202 at once; GET tasks tells what became of it."""
+
+
+class MemorizeFlushRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Body of POST memory/flush. Fields that are not listed are ignored."""
+
+    session_id: SessionId
+    app_id: AppId = "default"
+    project_id: AppId = "default"
+
+
+class TriggerRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Body of POST ome/trigger. Fields that are not listed are ignored."""
+
+    name: str
+    timeout: float = 120.0
+    """Seconds to wait until what was started has ended; 0: none."""
+    force: bool = False
+    """Also where the strategy is switched off."""
+    dry_run: bool = False
+    """Only tell what a run would do. Not in EverOS."""
+
+
+class TasksQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Query string of GET tasks."""
+
+    session_id: str | None = None
+    """Tasks of this session alone."""
+    status: str | None = None
+    """Tasks of this status alone; one that there is not has none."""
+    page: Annotated[int, msgspec.Meta(ge=1)] = 1
+    page_size: Annotated[int, msgspec.Meta(ge=1)] = 20
+    app_id: str = "default"
+    project_id: str = "default"
+
+
+class NoQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Query string of a route that takes none."""
+
+
 class EntryQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Query string of GET entries/{id}."""
 
@@ -302,6 +401,115 @@ class GetData(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Items before paging."""
     count: int = 0
     """Items on this page."""
+
+
+class AddResponseData(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of messages that were given."""
+
+    message_count: int
+    """How many of them are accounted for: all, those that were there already included."""
+    status: Literal["accumulated", "extracted"]
+
+
+class AcceptedResponseData(msgspec.Struct, frozen=True, kw_only=True):
+    """Work that goes on after the answer."""
+
+    status: Literal["queued"] = "queued"
+    message_count: int
+    """0 for a flush."""
+    pending: int
+    """Requests of this session that wait, this one included."""
+
+
+class FlushResponseData(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a session's messages."""
+
+    status: Literal["extracted", "no_extraction"]
+
+
+class TaskItem(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that was answered before it was done."""
+
+    id: str
+    """The request id of its answer."""
+    status: Literal["queued", "processing", "success", "failed"]
+    task_type: Literal["memory_add", "memory_flush"]
+    error: str | None = None
+    error_code: str | None = None
+    created_at: str
+    finished_at: str | None = None
+
+
+class TaskPage(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of tasks, the newest first."""
+
+    total: int
+    """Tasks before paging."""
+    page: int
+    page_size: int
+    items: tuple[TaskItem, ...]
+
+
+class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of a strategy."""
+
+    run_id: str
+    status: str
+    """`queued`, `running`, `success`, `failed` (it is tried again), `dead_letter`, `skipped` or `released`."""
+    error: str | None = None
+    result: str | msgspec.UnsetType = msgspec.UNSET
+    """What the run did, or what a dry run found that it would do; absent while it has not ended. Not in EverOS."""
+
+
+class TriggerResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """POST ome/trigger: a bare object."""
+
+    status: str
+    """`ok`: all of it has ended, look at `runs`; `timeout`: it goes on; `not_dispatched`: nothing was started."""
+    name: str
+    dispatched: int
+    runs: tuple[RunSummary, ...] = ()
+
+
+class LastRun(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest run of a strategy that has ended."""
+
+    run_id: str
+    trigger: str
+    """`event`, `cron`, `idle` or `manual`."""
+    status: str
+    attempt: int
+    """1 for the first."""
+    started_at: str
+    finished_at: str | None
+    error: str | None
+
+
+class StrategyItem(msgspec.Struct, frozen=True, kw_only=True):
+    """One strategy of the engine."""
+
+    name: str
+    enabled: bool
+    trigger: str
+    """`event`, `cron` or `idle`."""
+    cron: str | None
+    next_fire_time: str | None
+    """None where no clock starts it."""
+    last_run: LastRun | None
+    """None: none is on record."""
+    settings_error: str | None
+    """What is wrong in `ome.toml`; the last good settings are in force."""
+    waiting: int
+    """Events that wait for it, those that are tried again included."""
+    running: int
+    dead: int
+    """Events that failed at every try; a trigger by hand runs them again."""
+
+
+class Strategies(msgspec.Struct, frozen=True, kw_only=True):
+    """What the engine runs."""
+
+    items: tuple[StrategyItem, ...]
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):

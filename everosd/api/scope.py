@@ -11,17 +11,22 @@ from everosd.log import layout
 from everosd.store import read
 
 
-class Named(Protocol):
+class Placed(Protocol):
+    """A request that is about one app and project."""
+
+    @property
+    def app_id(self) -> str: ...  # noqa: D102  # as on the wire
+    @property
+    def project_id(self) -> str: ...  # noqa: D102  # as on the wire
+
+
+class Named(Placed, Protocol):
     """A request that names an owner, or leaves it out."""
 
     @property
     def user_id(self) -> str | None: ...  # noqa: D102  # as on the wire
     @property
     def agent_id(self) -> str | None: ...  # noqa: D102  # as on the wire
-    @property
-    def app_id(self) -> str: ...  # noqa: D102  # as on the wire
-    @property
-    def project_id(self) -> str: ...  # noqa: D102  # as on the wire
 
 
 class Space(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +50,7 @@ class Space(msgspec.Struct, frozen=True, kw_only=True):
         return types.Owner(app=self.app, project=self.project, type=owner_type, id=known)
 
 
-def space(request: Named) -> Space:
+def space(request: Placed) -> Space:
     """Return the app and project of a request.
 
     Raises:

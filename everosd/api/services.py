@@ -12,6 +12,9 @@ from everosd import clock as clocks
 from everosd import config as settings
 from everosd.cascade import apply
 from everosd.cascade import status as cascade_status
+from everosd.engine import engine as engines
+from everosd.intake import online
+from everosd.models import chat
 from everosd.search import query
 from everosd.store import read
 from everosd.watch import fs
@@ -29,6 +32,14 @@ class Services:
     version: str
     started_at: dt.datetime
     """When the daemon started, aware UTC."""
+    intake: online.Intake | None = None
+    """What takes messages; None where nothing does (a command working on the files alone)."""
+    engine: engines.Engine | None = None
+    """What runs strategies; None where nothing does."""
+    model: chat.Chat | None = None
+    """The model that reads conversations; None where nothing would ask it."""
+    in_force: Callable[[], settings.Config] | None = None
+    """Gives the settings of this moment, which may have been saved since the start; None: `config` stays in force."""
     stop: Callable[[], None] | None = None
     """Asks the daemon to drain and stop; None where it cannot be asked (a command working on the files alone)."""
 

@@ -580,7 +580,7 @@ async def test_an_id_of_any_owner_reads_from_the_right(
 UNKNOWN = (
     ("GET", "/nope", 404, "Not Found"),
     ("GET", "/", 404, "Not Found"),
-    ("POST", "/api/v1/memory/add", 404, "Not Found"),
+    ("POST", "/api/v1/memory/adds", 404, "Not Found"),
     ("POST", "/api/v3/memory/search", 404, "Not Found"),
     ("GET", "/api/v1/memory/search", 405, "Method Not Allowed"),
     ("DELETE", "/health", 405, "Method Not Allowed"),

@@ -16,7 +16,11 @@ from everosd.api import openapi
 PEER = Path(os.environ.get("EVEROSD_PEER", Path(__file__).parents[3] / "shared" / "peer")) / "openapi.json"
 
 SHARED = (
+    "AcceptedResponseData",
+    "AddResponseData",
     "CascadeHealthBlock",
+    "ContentItemDTO",
+    "FlushResponseData",
     "GetAgentCaseItem",
     "GetAgentSkillItem",
     "GetData",
@@ -26,7 +30,11 @@ SHARED = (
     "GetResponse",
     "HealthCapabilities",
     "HealthResponse",
+    "MemorizeAddRequest",
+    "MemorizeFlushRequest",
     "MemorizeQueueHealthBlock",
+    "MessageItemDTO",
+    "RunSummary",
     "SearchAgentCaseItem",
     "SearchAgentSkillItem",
     "SearchAtomicFactItem",
@@ -35,6 +43,17 @@ SHARED = (
     "SearchProfileItem",
     "SearchRequest",
     "SearchResponse",
+    "SuccessEnvelope_AcceptedResponseData_",
+    "SuccessEnvelope_AddResponseData_",
+    "SuccessEnvelope_FlushResponseData_",
+    "SuccessEnvelope_TaskItem_",
+    "SuccessEnvelope_TaskPage_",
+    "TaskItem",
+    "TaskPage",
+    "ToolCallDTO",
+    "ToolFunctionDTO",
+    "TriggerRequest",
+    "TriggerResponse",
     "UnprocessedMessageDTO",
 )
 """Schemas of routes that both have."""
@@ -47,13 +66,23 @@ OURS = {
     "GetResponse": {"degraded"},
     "SearchResponse": {"degraded"},
     "HealthResponse": {"ready", "degraded", "watch", "embedding", "problems", "n_problems", "uptime_s"},
+    "RunSummary": {"result"},
+    "TaskItem": set(),
+    "TriggerRequest": {"dry_run"},
+    **{
+        f"SuccessEnvelope_{name}_": {"degraded"}
+        for name in ("AcceptedResponseData", "AddResponseData", "FlushResponseData", "TaskItem", "TaskPage")
+    },
     "SearchEpisodeItem": {"memory_type", "path", "status", "deprecated_by", "explain"},
     "SearchAgentCaseItem": {"status", "deprecated_by", "explain"},
     "SearchAgentSkillItem": {"status", "deprecated_by", "explain"},
 }
 """What we have more of; items have `status` and `deprecated_by` besides."""
 
-LIMITS = ("minimum", "maximum", "minLength", "maxLength", "enum", "const", "pattern", "exclusiveMinimum")
+LIMITS = (
+    *("minimum", "maximum", "minLength", "maxLength", "enum", "const", "pattern", "exclusiveMinimum"),
+    *("minItems", "maxItems"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +140,20 @@ def test_shared_schemas_have_the_fields_and_limits_that_programs_expect(
         assert ours["additionalProperties"] is False
 
 
-@pytest.mark.parametrize("name", ["GetRequest", "SearchRequest"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "ContentItemDTO",
+            "GetRequest",
+            "MemorizeAddRequest",
+            "MemorizeFlushRequest",
+            "MessageItemDTO",
+            "SearchRequest",
+        ),
+        *("ToolCallDTO", "ToolFunctionDTO", "TriggerRequest"),
+    ],
+)
 def test_requests_require_what_the_original_requires(name: str, served: dict[str, Any], peer: dict[str, Any]) -> None:
     """A program that sent enough still sends enough."""
     assert sorted(peer["components"]["schemas"][name]["required"]) == sorted(
@@ -140,4 +182,5 @@ def test_both_prefixes_have_the_same_routes(served: dict[str, Any]) -> None:
     )
 
     assert first == second
+    assert {"/memory/add", "/memory/flush", "/tasks", "/tasks/{task_id}", "/ome/trigger", "/ome/strategies"} <= first
     assert {"/memory/search", "/memory/get", "/entries/{id}"} <= first

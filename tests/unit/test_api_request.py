@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from everosd import errors
-from everosd.api import request
+from everosd.api import request, schema
 
 
 def refused(body: bytes) -> errors.RequestError:
@@ -102,7 +102,7 @@ def test_a_body_nested_without_end_is_refused() -> None:
 def test_a_query_parameter_given_twice_is_refused() -> None:
     """Two values for one parameter are refused instead of one being picked."""
     with pytest.raises(errors.RequestError) as caught:
-        request.decode_query([("user_id", "a"), ("user_id", "b")])
+        request.decode_query([("user_id", "a"), ("user_id", "b")], schema.EntryQuery)
 
     assert "user_id" == caught.value.field
 
@@ -110,6 +110,6 @@ def test_a_query_parameter_given_twice_is_refused() -> None:
 def test_an_unknown_query_parameter_is_refused() -> None:
     """A misspelt parameter of a route of ours is refused by name."""
     with pytest.raises(errors.RequestError) as caught:
-        request.decode_query([("userid", "a")])
+        request.decode_query([("userid", "a")], schema.EntryQuery)
 
     assert "unknown field: userid" == str(caught.value)

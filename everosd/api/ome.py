@@ -1,0 +1,89 @@
+"""POST ome/trigger and GET ome/strategies: what the engine runs, asked for by hand."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import msgspec
+
+from everosd import clock, errors
+from everosd.api import moment, reply, schema, services
+from everosd.api import request as requests
+from everosd.engine import engine, runs
+
+MAX_TIMEOUT_S = 86_400.0
+"""Nobody waits longer than a day; larger numbers overflow timers."""
+
+
+class Ome:
+    """Handlers of the engine's routes."""
+
+    def __init__(self, given: services.Services) -> None:
+        """Answer from `given`."""
+        self._given = given
+        self._zone = given.config.memory.zone
+
+    async def trigger(self, request: reply.Request) -> reply.Response:
+        """Answer POST ome/trigger with a bare object: 200 whatever came of the runs."""
+        reply.called(request, "ome/trigger")
+        running = self._engine()
+        asked = requests.decode(requests.TRIGGER, await reply.body(request))
+        timeout_s = min(asked.timeout, MAX_TIMEOUT_S) if asked.timeout > 0 else 0.0  # not a number counts as none
+        done = await running.trigger(asked.name, timeout_s=timeout_s, force=asked.force, dry_run=asked.dry_run)
+        answer = schema.TriggerResponse(
+            status=done.status,
+            name=done.name,
+            dispatched=done.dispatched,
+            runs=tuple(
+                schema.RunSummary(
+                    run_id=run.run_id,
+                    status=run.status,
+                    error=run.error,
+                    result=msgspec.UNSET if run.result is None else run.result,
+                )
+                for run in done.runs
+            ),
+        )
+        return reply.raw(schema.ENCODER.encode(answer))
+
+    async def strategies(self, request: reply.Request) -> reply.Response:
+        """Answer GET ome/strategies."""
+        reply.called(request, "ome/strategies")
+        requests.decode_query(request.query_params.multi_items(), schema.NoQuery)
+        items = tuple(map(self._item, self._engine().status()))
+        return reply.success(request, schema.Strategies(items=items))
+
+    def _engine(self) -> engine.Engine:
+        if self._given.engine is None:
+            message = "no engine runs here: start the daemon with `everosd serve`"
+            raise errors.CapabilityMissing(message)
+        return self._given.engine
+
+    def _item(self, one: engine.StrategyStatus) -> schema.StrategyItem:
+        return schema.StrategyItem(
+            name=one.name,
+            enabled=one.enabled,
+            trigger=one.trigger,
+            cron=one.cron,
+            next_fire_time=self._moment(one.next_fire_time),
+            last_run=None if one.last_run is None else self._run(one.last_run),
+            settings_error=one.settings_error,
+            waiting=one.waiting,
+            running=one.running,
+            dead=one.dead,
+        )
+
+    def _run(self, one: runs.Record) -> schema.LastRun:
+        return schema.LastRun(
+            run_id=one.run_id,
+            trigger=one.trigger,
+            status=one.status,
+            attempt=one.attempt,
+            started_at=self._moment(one.started_at) or one.started_at,
+            finished_at=self._moment(one.finished_at),
+            error=one.error,
+        )
+
+    def _moment(self, iso: str | None) -> str | None:
+        """Return a moment in the zone of the memory."""
+        return None if iso is None else moment.iso(clock.to_us(dt.datetime.fromisoformat(iso)), self._zone)
