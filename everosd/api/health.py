@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from everosd import clock
 from everosd.api import moment, schema
 from everosd.cascade import status as cascade_status
-from everosd.engine import engine
-from everosd.intake import online
-from everosd.models import chat
+
+if TYPE_CHECKING:
+    from everosd.engine import engine
+    from everosd.intake import online
+    from everosd.models import chat
 
 MAX_PROBLEMS = 20
 """Problem files shown in /health; `everosd status` shows more."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
@@ -10,8 +11,10 @@ import structlog
 from everosd import errors, types
 from everosd.api import moment, reply, schema, scope, services
 from everosd.api import request as requests
-from everosd.intake import online, task
 from everosd.log import layout
+
+if TYPE_CHECKING:
+    from everosd.intake import online, task
 
 NUL = "\0"
 ESCAPED_NUL = b"\\u0000"
@@ -139,6 +142,8 @@ def _given(index: int, message: schema.MessageItemDTO) -> online.Given:
         errors.RequestError: Something in it cannot be; the message names the dotted field.
         errors.CapabilityMissing: It holds what only a multimodal model could read.
     """
+    from everosd.intake import online  # noqa: PLC0415  # loaded where messages are taken; commands that read go without
+
     field = f"messages.{index}"
     layout.check_scope_id(message.sender_id, f"{field}.sender_id")
     if message.role == "tool" and not message.tool_call_id:

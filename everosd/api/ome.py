@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from everosd import clock, errors
 from everosd.api import moment, reply, schema, services
 from everosd.api import request as requests
-from everosd.engine import engine, runs
+
+if TYPE_CHECKING:
+    from everosd.engine import engine, runs
 
 MAX_TIMEOUT_S = 86_400.0
 """Nobody waits longer than a day; larger numbers overflow timers."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,12 +13,14 @@ from everosd import clock as clocks
 from everosd import config as settings
 from everosd.cascade import apply
 from everosd.cascade import status as cascade_status
-from everosd.engine import engine as engines
-from everosd.intake import online
-from everosd.models import chat
 from everosd.search import query
 from everosd.store import read
 from everosd.watch import fs
+
+if TYPE_CHECKING:  # a command that only reads needs none of them
+    from everosd.engine import engine as engines
+    from everosd.intake import online
+    from everosd.models import chat
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
