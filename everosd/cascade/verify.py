@@ -1,26 +1,28 @@
 """Verify: a second ledger is made from the Markdown alone and compared with the live one, row by row.
 
-Compared are the live entries with their fields, text, status, successors and place, and the documents of every index.
+Compared are the live entries with their fields, text, status, successors and place, what follows from them (memberships
+of clusters and the like), and the documents of every index.
 LSNs, row numbers and moments of reading are outside it: they differ between two ledgers that say the same.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import pathlib
 import sqlite3
 import tempfile
 import zoneinfo
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from everosd import errors, types
 from everosd.cascade import reading, rebuild
-from everosd.log import kind
-from everosd.store import db, ledger, read
+from everosd.log import kind, layout
+from everosd.store import db, derived, ledger, read, state
 from everosd.watch import scan
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ _COLUMNS = (
     " raw"
 )
 _ROWS = f"SELECT {_COLUMNS} FROM entries ORDER BY app, project, owner_type, owner_id, entry_id, path, nth"  # noqa: S608
+_MAX_DIFFERENCES = 100  # documented on Report
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,38 +179,66 @@ def _fill(
 
 
 def _report(live: sqlite3.Connection, disk: sqlite3.Connection, n_files: int, unreadable: list[str]) -> Report:
-    hashes = hashlib.blake2b(digest_size=16), hashlib.blake2b(digest_size=16)
-    differences: list[Difference] = []
+    tally = _Tally()
     n_entries = 0
-    for left, right in _pairs(live.execute(_ROWS), disk.execute(_ROWS)):
-        if left is not None and left[5] in unreadable:
-            continue
-        n_entries += right is not None
-        for state, values in zip(hashes, (left, right), strict=True):
-            if values is not None:
-                state.update(msgspec.msgpack.encode(values))
-        if left != right and len(differences) < 100:  # noqa: PLR2004  # documented on Report
-            differences.append(_difference(left, right))
+    for left, right in _pairs(live.execute(_ROWS), disk.execute(_ROWS), 7):
+        if left is None or left[5] not in unreadable:
+            n_entries += right is not None
+            tally.add(left, right, _difference)
+    for table in derived.TABLES:
+        tell = functools.partial(_derived_difference, table)
+        for left, right in _derived(live, disk, table, unreadable):
+            tally.add(left, right, tell)
     return Report(
-        is_clean=not differences,
-        digest_live=hashes[0].hexdigest(),
-        digest_disk=hashes[1].hexdigest(),
+        is_clean=not tally.differences,
+        digest_live=tally.live.hexdigest(),
+        digest_disk=tally.disk.hexdigest(),
         files=n_files,
         entries=n_entries,
-        differences=tuple(differences),
+        differences=tuple(tally.differences),
         unreadable=tuple(unreadable),
     )
+
+
+class _Tally:
+    """What both sides come to, row by row."""
+
+    def __init__(self) -> None:
+        self.live, self.disk = hashlib.blake2b(digest_size=16), hashlib.blake2b(digest_size=16)
+        self.differences: list[Difference] = []
+
+    def add(self, live: Row | None, disk: Row | None, tell: Callable[[Row | None, Row | None], Difference]) -> None:
+        for made, values in ((self.live, live), (self.disk, disk)):
+            if values is not None:
+                made.update(msgspec.msgpack.encode(values))
+        if live != disk and len(self.differences) < _MAX_DIFFERENCES:
+            self.differences.append(tell(live, disk))
 
 
 Row = tuple[object, ...]
 
 
-def _pairs(left: Iterator[Row], right: Iterator[Row]) -> Iterator[tuple[Row | None, Row | None]]:
-    """Walk two sorted lists of rows side by side, by owner, entry id, path and occurrence."""
+def _derived(
+    live: sqlite3.Connection, disk: sqlite3.Connection, table: state.Table, unreadable: list[str]
+) -> Iterator[tuple[Row | None, Row | None]]:
+    """Walk a derived table on both sides, without owners of whom a file that it is made from cannot be read."""
+    places = [layout.place(types.RelPath(path)) for path in unreadable]
+    owners = [place.owner for place in places if place is not None and place.kind == table.kind]
+    unknown = {(owner.app, owner.project, owner.type, owner.id) for owner in owners}
+    n = table.n_key or len(table.columns)
+    sql = f"SELECT {', '.join(table.columns)} FROM {table.name} ORDER BY {', '.join(table.columns[:n])}"  # noqa: S608  # ours
+    for left, right in _pairs(live.execute(sql), disk.execute(sql), n):
+        shown = left or right or ()
+        if shown[:4] not in unknown:
+            yield left, right
+
+
+def _pairs(left: Iterator[Row], right: Iterator[Row], n: int) -> Iterator[tuple[Row | None, Row | None]]:
+    """Walk two lists of rows side by side that are sorted by their first `n` columns."""
     one, other = next(left, None), next(right, None)
     while one is not None or other is not None:
-        here = None if one is None else tuple(map(str, one[:7]))
-        there = None if other is None else tuple(map(str, other[:7]))
+        here = None if one is None else tuple(map(str, one[:n]))
+        there = None if other is None else tuple(map(str, other[:n]))
         if there is None or (here is not None and here < there):
             yield one, None
             one = next(left, None)
@@ -220,17 +251,28 @@ def _pairs(left: Iterator[Row], right: Iterator[Row]) -> Iterator[tuple[Row | No
 
 
 def _difference(live: Row | None, disk: Row | None) -> Difference:
+    names = [name.strip().removeprefix("hex(").removesuffix(")") for name in _COLUMNS.split(", ")]
+    what, shown, detail = _how(names, live, disk)
+    return Difference(what=what, path=str(shown[5]), entry_id=str(shown[4]), detail=detail)
+
+
+def _derived_difference(table: state.Table, live: Row | None, disk: Row | None) -> Difference:
+    names = table.columns
+    what, shown, detail = _how(names, live, disk)
+    said = f"in {table.name} of {shown[2]} {shown[3]} ({shown[0]}/{shown[1]}){': ' if detail else ''}{detail}"
+    path = str(shown[names.index("path")]) if "path" in names else ""
+    return Difference(what=what, path=path, entry_id=str(shown[names.index(table.subject)]), detail=said)
+
+
+def _how(names: Sequence[str], live: Row | None, disk: Row | None) -> tuple[str, Row, str]:
+    """Return how two rows differ, the one that there is, and in which columns."""
     shown = live if live is not None else disk
     assert shown is not None  # noqa: S101  # a pair has at least one side
-    what, detail = "differs", ""
     if live is None:
-        what = "missing"
-    elif disk is None:
-        what = "surplus"
-    else:
-        names = [name.strip().removeprefix("hex(").removesuffix(")") for name in _COLUMNS.split(", ")]
-        detail = ", ".join(name for name, a, b in zip(names, live, disk, strict=True) if a != b)
-    return Difference(what=what, path=str(shown[5]), entry_id=str(shown[4]), detail=detail)
+        return "missing", shown, ""
+    if disk is None:
+        return "surplus", shown, ""
+    return "differs", shown, ", ".join(name for name, a, b in zip(names, live, disk, strict=True) if a != b)
 
 
 async def _index_differences(cascade: apply.Cascade, name: str) -> list[Difference]:

@@ -23,6 +23,8 @@ from everosd.index import contract, graph, mask, record, where
 
 Vector = NDArray[np.float32]
 """`(dim,)`, of length 1."""
+Vectors = NDArray[np.float32]
+"""`(n, dim)`, rows of length 1."""
 Rows = NDArray[np.int64]
 """`(n,)`: numbers of rows."""
 

@@ -26,7 +26,8 @@ FILE_NAME = "vectors.db"
 
 _SUSPECT = "damaged"  # the file whose being there says that the index was found damaged while it was in use
 _CHUNK_ROWS = 1_000  # rows that are read at once: bounds the memory beside the result
-_MAX_VARIABLES = 500
+MAX_KEYS = 500
+"""Keys per statement, well under SQLite's limit."""
 _VACUUM_PAGES = 256  # given back to the file system per commit, at most: 1 MB
 _SPARE_PAGES = 512  # free pages that are kept for the next rows
 _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_IOERR_SHORT_READ", "SQLITE_ERROR", "SQLITE_MISMATCH")
@@ -268,6 +269,28 @@ class Slab:
                     yield record.Stored(key, row, codes)
         self._drop(bad)
 
+    def vectors(self, keys: Sequence[int]) -> dict[int, record.Codes]:
+        """Return the vectors of up to `MAX_KEYS` documents, by key, without those that lack vectors of their text.
+
+        A row of vectors with a wrong checksum is dropped, and owed again. Not while the space is being changed.
+        """
+        found: dict[int, record.Codes] = {}
+        bad: list[int] = []
+        with self._reading() as cursor:
+            rows = cursor.execute(
+                "SELECT v.key, v.digest, v.n, v.codes, v.crc FROM vectors v JOIN documents d ON d.key = v.key "  # noqa: S608  # placeholders only
+                f"WHERE v.key IN ({', '.join('?' * len(keys))}) AND v.space = ? AND d.is_owed = 0",
+                (*keys, self._space_id),
+            )
+            for key, *vectors in rows:
+                codes = self._codes(key, *vectors)
+                if codes is None:
+                    bad.append(key)
+                else:
+                    found[key] = codes
+        self._drop(bad)
+        return found
+
     def _rows(
         self, cursor: sqlite3.Cursor, name: record.Name, shown: record.Changes
     ) -> Iterator[tuple[int, record.Row, tuple[object, object, object, object]]]:
@@ -434,8 +457,8 @@ def _identity(path: Path) -> tuple[int, int]:
 def _before(cursor: sqlite3.Cursor, keys: Iterable[int]) -> dict[int, record.Before]:
     wanted = list(keys)
     found: dict[int, record.Before] = {}
-    for start in range(0, len(wanted), _MAX_VARIABLES):
-        part = wanted[start : start + _MAX_VARIABLES]
+    for start in range(0, len(wanted), MAX_KEYS):
+        part = wanted[start : start + MAX_KEYS]
         rows = cursor.execute(
             "SELECT d.key, p.scope, p.is_short, d.is_owed FROM documents d JOIN partitions p ON p.id = d.partition "  # noqa: S608  # placeholders only
             f"WHERE d.key IN ({', '.join('?' * len(part))})",

@@ -183,6 +183,24 @@ class VectorIndex:
             return []
         return [each.hit() for part in self._partitions(query, bounds) for each in part.score(query, bounds, wanted)]
 
+    def vectors(self, keys: Sequence[types.EntryKey], space: types.Space) -> dict[types.EntryKey, partition.Vectors]:
+        """Return vectors of documents, by key: `(n_pieces, dim)` float32, rows of length 1.
+
+        Left out are documents that are not there or lack vectors of their text, and all of them where `space` is not the
+        one in force. Searches go on meanwhile, however many are asked for.
+
+        Raises:
+            IndexUnavailable, DerivedIndexError: the disk refused, or what is on it is damaged.
+        """
+        found: dict[types.EntryKey, partition.Vectors] = {}
+        for start in range(0, len(keys), slab.MAX_KEYS):
+            with self._load_lock:
+                if space != self.space:
+                    return {}
+                codes = self._slab.vectors(keys[start : start + slab.MAX_KEYS])
+            found |= {types.EntryKey(key): record.decode(each) for key, each in codes.items()}
+        return found
+
     def count(self) -> int:
         """Return the number of documents, with vectors or still without; does not block."""
         return self._slab.n_documents + self._n_shown

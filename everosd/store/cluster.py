@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from everosd import types
 from everosd.log import entry_text
-from everosd.store import state
+from everosd.store import read, state
 
 Scope = tuple[str, str, str, str]
 
@@ -22,17 +23,60 @@ KEPT_CHANGES = 10_000
 
 _OWNER_COLUMNS = ("app", "project", "owner_type", "owner_id")
 _OWNER = " AND ".join(f"{name} = ?" for name in _OWNER_COLUMNS)
-_ROW_OWNER, _STEP_OWNER = (" AND ".join(f"{alias}.{name} = ?" for name in _OWNER_COLUMNS) for alias in ("e", "s"))
+_ROW_OWNER, _STEP_OWNER, _MEMBER_OWNER = (
+    " AND ".join(f"{alias}.{name} = ?" for name in _OWNER_COLUMNS) for alias in ("e", "s", "m")
+)
 
 CLUSTERS = state.Table(
-    name="clusters", columns=(*_OWNER_COLUMNS, "cluster_id", "created_us"), subject="cluster_id", kind="cluster"
+    name="clusters",
+    columns=(*_OWNER_COLUMNS, "cluster_id", "created_us"),
+    n_key=5,
+    subject="cluster_id",
+    kind="cluster",
 )
 MEMBERS = state.Table(
     name="cluster_members",
     columns=(*_OWNER_COLUMNS, "member_id", "member_type", "cluster_id", "similarity", "added_us"),
+    n_key=5,
     subject="member_id",
     kind="cluster",
 )
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry that belongs to a cluster."""
+
+    key: types.EntryKey
+    entry_id: str
+    member_type: str
+    """Kind of the entry, as its row says."""
+    cluster_id: str
+    similarity: str
+    """Cosine with the centroid when it joined, as its row says; may be empty."""
+    added_us: int
+    """When it joined."""
+    timestamp_us: int
+    """Moment of the entry."""
+    status: str
+    """Of the entry: deprecated ones are members, too."""
+
+
+class Cluster(msgspec.Struct, frozen=True, kw_only=True):
+    """Entries of one owner that are about the same."""
+
+    cluster_id: str
+    created_us: int
+    n_members: int
+    """Of entries that are there; at least 1."""
+    newest_us: int
+    """Moment of the newest of them."""
+
+
+class Changed(msgspec.Struct, frozen=True, kw_only=True):
+    """A member that joined, moved, left, came back, or has another text."""
+
+    owner: types.Owner
+    member_id: str
 
 
 class _Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -202,3 +246,91 @@ def _note(connection: sqlite3.Connection, scope: Scope, member_ids: Sequence[str
         connection.execute(
             "DELETE FROM cluster_changes WHERE n <= (SELECT max(n) FROM cluster_changes) - ?", (KEPT_CHANGES,)
         )
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+_MEMBERS = f"""
+SELECT e.key, m.member_id, m.member_type, m.cluster_id, m.similarity, m.added_us, e.timestamp_us, e.status
+FROM cluster_members m JOIN entries e ON e.app = m.app AND e.project = m.project AND e.owner_type = m.owner_type
+AND e.owner_id = m.owner_id AND e.entry_id = m.member_id
+WHERE {_MEMBER_OWNER} AND e.is_shadowed = 0 AND e.status <> 'deleted'
+"""  # noqa: S608  # our own columns
+
+
+async def members(reader: read.Reader, owner: types.Owner, cluster_id: str) -> list[Member]:
+    """Return the members of a cluster whose entries are there, the oldest first."""
+    order = " AND m.cluster_id = ? ORDER BY e.timestamp_us, m.member_id"
+    return [_member(found) for found in await reader.fetch(_MEMBERS + order, (*_scope(owner), cluster_id))]
+
+
+async def all_members(reader: read.Reader, owner: types.Owner) -> list[Member]:
+    """Return all members of an owner's clusters whose entries are there, in no order."""
+    return [_member(found) for found in await reader.fetch(_MEMBERS, _scope(owner))]
+
+
+async def member(reader: read.Reader, owner: types.Owner, member_id: str) -> Member | None:
+    """Return one member; None where it is in no cluster, or its entry is not there."""
+    found = await reader.fetch(f"{_MEMBERS} AND m.member_id = ?", (*_scope(owner), member_id))
+    return _member(found[0]) if found else None
+
+
+async def cluster_of(reader: read.Reader, owner: types.Owner, member_id: str) -> str | None:
+    """Return the cluster that an entry belongs to, be the entry there or not."""
+    found = await reader.fetch(
+        f"SELECT cluster_id FROM cluster_members WHERE {_OWNER} AND member_id = ?",  # noqa: S608  # our own columns
+        (*_scope(owner), member_id),
+    )
+    return str(found[0][0]) if found else None
+
+
+async def clusters(reader: read.Reader, owner: types.Owner) -> list[Cluster]:
+    """Return an owner's clusters that have any member, in the order in which they began."""
+    found = await reader.fetch(
+        "SELECT c.cluster_id, c.created_us, count(*), max(l.timestamp_us)"  # noqa: S608  # our own columns
+        f" FROM ({_MEMBERS}) l JOIN clusters c ON {_OWNER} AND c.cluster_id = l.cluster_id"
+        " GROUP BY c.cluster_id ORDER BY c.created_us, c.cluster_id",
+        (*_scope(owner), *_scope(owner)),
+    )
+    return [
+        Cluster(cluster_id=values[0], created_us=values[1], n_members=values[2], newest_us=values[3])
+        for values in found
+    ]
+
+
+async def n_changes(reader: read.Reader) -> int:
+    """Return the number of the newest change of any member."""
+    found = await reader.fetch("SELECT seq FROM sqlite_sequence WHERE name = 'cluster_changes'")
+    return int(found[0][0]) if found else 0
+
+
+async def changes(reader: read.Reader, after: int) -> tuple[int, list[Changed]] | None:
+    """Return what has changed since change number `after`, and the number of the last; None where that is not known."""
+    found = await reader.fetch(
+        "SELECT n, app, project, owner_type, owner_id, member_id FROM cluster_changes WHERE n > ? ORDER BY n", (after,)
+    )
+    if not found:
+        return (after, []) if await n_changes(reader) == after else None
+    if found[0][0] != after + 1:
+        return None
+    return int(found[-1][0]), [
+        Changed(owner=types.Owner(app=values[1], project=values[2], type=values[3], id=values[4]), member_id=values[5])
+        for values in found
+    ]
+
+
+def _scope(owner: types.Owner) -> Scope:
+    return owner.app, owner.project, owner.type, owner.id
+
+
+def _member(values: Sequence[Any]) -> Member:
+    return Member(
+        key=values[0],
+        entry_id=values[1],
+        member_type=values[2],
+        cluster_id=values[3],
+        similarity=values[4],
+        added_us=values[5],
+        timestamp_us=values[6],
+        status=values[7],
+    )

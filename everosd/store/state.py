@@ -97,9 +97,11 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     columns: tuple[str, ...]
-    """Compared, and sorted by, in this order; the owner's four are first."""
+    """All that have to be the same: first the owner's four, then those that tell one row from another."""
+    n_key: int = 0
+    """How many of `columns` tell one row from another; 0: all of them."""
     subject: str
-    """The column that has the id a row is known by."""
+    """The column that has the id a row speaks of."""
     kind: str
     """Of the files that it is made from."""
 

@@ -51,7 +51,7 @@ CREATE TABLE cluster_changes (          -- members that joined, moved, left or h
 );
 
 -- Kinds of which more is known than their entries, from this version on, are read once more.
-UPDATE files SET is_stale = 1 WHERE kind IN ('cluster', 'atomic_fact');
+UPDATE files SET is_stale = 1 WHERE kind IN ('cluster', 'atomic_fact', 'memory');
 
 CREATE TABLE corrections (              -- `corrects` of entries: which earlier entry a later one contradicts
     path         TEXT NOT NULL,
