@@ -7,7 +7,7 @@ from pathlib import Path
 
 from everosd import types
 from everosd.index import contract, text
-from everosd.store import row
+from everosd.store import correction, row
 
 OWNER = types.Owner(app="default", project="default", type="user", id="u_mara")
 OTHER = types.Owner(app="default", project="default", type="user", id="u_ben")
@@ -21,6 +21,7 @@ class MemoryRows:
     def __init__(self) -> None:
         """Start empty."""
         self.by_key: dict[int, row.EntryRow] = {}
+        self.corrected: tuple[correction.Correction, ...] = ()
 
     async def rows(self, keys: Sequence[int]) -> list[row.EntryRow]:
         """Return the rows with these keys, in the order asked for."""
@@ -46,6 +47,17 @@ class MemoryRows:
         found = [one for one in found if _status(one, now_us) in statuses]
         found.sort(key=lambda one: one.timestamp_us, reverse=descending)
         return found[offset : offset + limit], len(found)
+
+    async def corrections(
+        self, owner: types.Owner, keys: Sequence[int], now_us: int
+    ) -> tuple[correction.Correction, ...]:
+        """Return those in `corrected`, as far as they lead from one of these rows of the owner."""
+        assert now_us
+        found, reached = [], set(keys)
+        for _ in self.corrected:
+            found = [one for one in self.corrected if one.target in reached and self.by_key[one.by].owner == owner]
+            reached |= {one.by for one in found}
+        return tuple(found)
 
 
 class MemoryStore:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from everosd import clock, errors, types
 from everosd.index import where
+from everosd.store import row
 
 RESERVED = ("owner_id", "owner_type", "app_id", "project_id", "user_id", "agent_id")
 """Scope is given beside the filter, never in it."""
@@ -31,6 +32,7 @@ MAX_CONDITIONS = 500
 _SECONDS = range(1_000_000_000, 10_000_000_000)  # ten digits: seconds, as EverOS reads them; all else is milliseconds
 _COLUMNS = {"session_id": "e.session_id", "parent_id": "e.parent_id", "parent_type": "e.parent_type"}
 _SIGNS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+_COMPARE = {"gt": str.__gt__, "gte": str.__ge__, "lt": str.__lt__, "lte": str.__le__}
 _MS_US = 1_000
 
 
@@ -55,6 +57,32 @@ def to_sql(clause: where.Clause) -> tuple[str, tuple[object, ...]]:
     if clause == where.All():
         return "", ()
     return _sql(clause)
+
+
+def fits(clause: where.Clause, entry: row.EntryRow) -> bool:  # noqa: PLR0911  # one for each kind of condition
+    """Return whether an entry meets the conditions: what `to_sql` says of it, without asking the ledger."""
+    match clause:
+        case where.Is(field="sender_id", values=values):
+            return not set(values).isdisjoint(entry.sender_ids)
+        case where.Is(field=field, values=values):
+            return _value(entry, field) in values
+        case where.Compare(field=field, comparison=comparison, value=value):
+            has_value = field != "session_id" or bool(entry.session_id)
+            return has_value and _COMPARE[comparison](_value(entry, field), value)
+        case where.During(from_us=from_us, to_us=to_us):
+            is_after = from_us is None or entry.timestamp_us >= from_us
+            return is_after and (to_us is None or entry.timestamp_us <= to_us)
+        case where.Not(part=part):
+            return not fits(part, entry)
+        case where.All(parts=parts):
+            return all(fits(part, entry) for part in parts)
+        case where.Any(parts=parts):
+            return any(fits(part, entry) for part in parts)
+
+
+def _value(entry: row.EntryRow, field: where.TextField) -> str:
+    value: str | None = getattr(entry, field)
+    return value or ""
 
 
 class _Parser:

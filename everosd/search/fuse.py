@@ -63,6 +63,8 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
     """How well the entry's moment fits what the query says of when; 0 where it says nothing."""
     score: float
     """In [0, 1]; sorts the answer."""
+    corrects: types.EntryKey | None = None
+    """What it corrects and has its score from; None: the score is its own."""
 
     @property
     def nearness(self) -> float:

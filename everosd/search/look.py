@@ -36,7 +36,8 @@ SPARE = 10
 NEAR = 0.25
 """A fact without any of the words is nested from this similarity on: 95 % of unrelated texts are further apart."""
 
-_FACTS_SHOWN = 10  # facts nested under one Episode
+FACTS_SHOWN = 10
+"""Facts nested under one Episode."""
 
 
 class Aim(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,7 +145,7 @@ def find(leg: Leg, aim: Aim, *, is_alone: bool) -> Found:
     """Ask one index; with `is_alone` only for what fits into the answer."""
     k = aim.top_k + SPARE if is_alone else max(MIN_CANDIDATES, aim.top_k + SPARE)
     groups = tuple(fuse.by_key(_found(leg, aim, kinds, k)) for kinds in aim.groups())
-    facts = leg.search(aim.bounds(FACT_KINDS), N_FACTS) if _has_facts(aim) else []
+    facts = leg.search(aim.bounds(FACT_KINDS), N_FACTS) if has_facts(aim) else []
     return Found(leg=leg, groups=groups, facts=fuse.by_key(facts))
 
 
@@ -178,7 +179,8 @@ def rank(aim: Aim, words: Found | None, near: Found | None, *, nests_facts: bool
     return Ranking(ranked=tuple(ranked), facts=_nested(facts, ranked) if nests_facts else {})
 
 
-def _has_facts(aim: Aim) -> bool:
+def has_facts(aim: Aim) -> bool:
+    """Return whether facts speak for what is looked for."""
     return any(kind in ENTRY_KINDS for kind in aim.kinds)
 
 
@@ -208,6 +210,6 @@ def _nested(facts: list[fuse.Evidence], ranked: Sequence[fuse.Ranked]) -> dict[i
     matched = [one for one in facts if one.keyword or (one.similarity or 0.0) >= NEAR]
     nested: dict[int, list[fuse.Evidence]] = {}
     for fact in sorted(matched, key=lambda one: (-one.score, -one.key)):
-        if fact.parent_link in wanted and len(nested.setdefault(fact.parent_link, [])) < _FACTS_SHOWN:
+        if fact.parent_link in wanted and len(nested.setdefault(fact.parent_link, [])) < FACTS_SHOWN:
             nested[fact.parent_link].append(fact)
     return nested

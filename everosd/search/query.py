@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from everosd import clock, errors, types
 from everosd.index import text, token, where
-from everosd.search import fuse, look, period
+from everosd.search import correction, fuse, look, period
+from everosd.search import filter as conditions
+from everosd.store import correction as store_correction
 from everosd.store import row as store_row
 
 if TYPE_CHECKING:
@@ -88,6 +90,9 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     """The best fact of the entry, which lifts its score; None: none matched."""
     fact_row: store_row.EntryRow | None = None
     """The fact itself; None also where it went away meanwhile."""
+    corrects: store_row.EntryRow | None = None
+    """What the entry corrects, and has its score from: that of the entry with the fact that is corrected. None: it has its
+    own."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,6 +103,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     profiles: tuple[Hit, ...] = ()
     agent_cases: tuple[Hit, ...] = ()
     agent_skills: tuple[Hit, ...] = ()
+    facts: tuple[Hit, ...] = ()
+    """Atomic facts by themselves; only where `kinds` names them."""
     degraded: tuple[str, ...] = ()
     """Why the answer is less than what was asked for; empty: it is not."""
 
@@ -122,6 +129,11 @@ class Rows(Protocol):
         offset: int = 0,
     ) -> tuple[list[store_row.EntryRow], int]:
         """Return one page of an owner's live entries of a kind, and how many there are in all."""
+
+    async def corrections(
+        self, owner: types.Owner, keys: Sequence[int], now_us: int
+    ) -> tuple[store_correction.Correction, ...]:
+        """Return what corrects these entries of an owner, and what corrects that in turn."""
 
 
 class Texts(Protocol):
@@ -219,6 +231,7 @@ class Search:
             profiles=profiles,
             agent_cases=_of_kinds(hits, ("agent_case",), aim.top_k),
             agent_skills=_of_kinds(hits, ("agent_skill",), aim.top_k),
+            facts=_of_kinds(hits, look.FACT_KINDS, aim.top_k),
             degraded=tuple(dict.fromkeys(filter(None, lacks))),
         )
 
@@ -320,9 +333,38 @@ class Search:
             keys += [one.fact.key for one in found.ranked if one.fact is not None]
         if not keys:
             return []
-        rows = await self._reader.rows(list(dict.fromkeys(keys)))
-        read = {one.key: one for one in rows if _is_within(one, query, aim.now_us)}
-        return [_hit(query, one, found, read) for one in found.ranked if one.own.key in read]
+        rows, corrected = await asyncio.gather(self._rows(query, aim, keys), self._corrections(aim, found))
+        if corrected:
+            found = await self._corrected(query, aim, found, corrected, rows)
+        return [_hit(query, one, found, rows) for one in found.ranked if one.own.key in rows]
+
+    async def _rows(self, query: Query, aim: look.Aim, keys: Iterable[int]) -> dict[types.EntryKey, store_row.EntryRow]:
+        found = await self._reader.rows(list(dict.fromkeys(keys)))
+        return {one.key: one for one in found if _is_within(one, query, aim.now_us)}
+
+    async def _corrections(self, aim: look.Aim, found: look.Ranking) -> tuple[store_correction.Correction, ...]:
+        if not look.has_facts(aim):
+            return ()
+        return await self._reader.corrections(aim.owner, correction.keys(found), aim.now_us)
+
+    async def _corrected(
+        self,
+        query: Query,
+        aim: look.Aim,
+        found: look.Ranking,
+        corrected: Sequence[store_correction.Correction],
+        rows: dict[types.EntryKey, store_row.EntryRow],
+    ) -> look.Ranking:
+        """Return the ranking with what corrects its entries; what that brings in is added to `rows`."""
+        keys = {key for one in corrected for key in (one.by, one.entry, *([one.target] if query.explains else []))}
+        rows |= await self._rows(query, aim, keys - rows.keys())
+
+        def may_come_in(row: store_row.EntryRow) -> bool:
+            is_wanted = row.kind in aim.kinds
+            return is_wanted and (row.kind in look.FACT_KINDS or conditions.fits(aim.clause, row))
+
+        nests = query.method not in ("keyword", "vector")
+        return correction.applied(found, corrected, rows, may_come_in=may_come_in, nests_facts=nests)
 
     def close(self) -> None:
         """Release the threads; searches under way end first."""
@@ -388,6 +430,7 @@ def _hit(
             dated=one.dated,
             fact=one.fact,
             fact_row=None if one.fact is None else read.get(one.fact.key),
+            corrects=None if one.corrects is None else read.get(one.corrects),
         )
     return Hit(row=read[one.own.key], score=one.score, facts=facts, why=why)
 

@@ -1,4 +1,4 @@
-"""What follows from entries and has tables of its own: memberships of clusters and, later, more of the kind.
+"""What follows from entries and has tables of its own: memberships of clusters, and corrections.
 
 Called in the transaction that applies a file, after winners and successors are decided. Each kind of log has its folds here,
 and nowhere else; a fold is told what has changed and does work in proportion to that. Whatever way the ledger has come to
@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 
 from everosd import types
-from everosd.store import cluster, state
+from everosd.store import cluster, correction, state
 
 Fold = Callable[[sqlite3.Connection, state.Change], None]
 
@@ -19,11 +19,13 @@ _FOLDS: dict[str, tuple[Fold, ...]] = {
     "cluster": (cluster.fold,),
     "episode": (cluster.touch,),
     "agent_case": (cluster.touch,),
+    "atomic_fact": (correction.fold,),
+    "memory": (correction.fold,),
 }
 """By kind of the file; those of one kind run in this order."""
 
 
-TABLES: tuple[state.Table, ...] = (cluster.CLUSTERS, cluster.MEMBERS)
+TABLES: tuple[state.Table, ...] = (cluster.CLUSTERS, cluster.MEMBERS, correction.TABLE)
 """All that `verify` compares."""
 
 

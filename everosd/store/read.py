@@ -14,7 +14,7 @@ import msgspec
 
 from everosd import types
 from everosd.log import entry_text, escape
-from everosd.store import db, row
+from everosd.store import correction, db, row
 
 N_CONNECTIONS = 2
 """Readers side by side; each is a thread. WAL readers never wait for the writer."""
@@ -55,7 +55,7 @@ class Reader:
         for connection in self._connections:
             await connection.close()
 
-    async def _all(self, sql: str, parameters: Sequence[object] = ()) -> list[aiosqlite.Row]:
+    async def _all(self, sql: str, parameters: Sequence[object] | dict[str, object] = ()) -> list[aiosqlite.Row]:
         try:
             return list(await next(self._turn).execute_fetchall(sql, parameters))
         except db.FAILURES as error:
@@ -140,6 +140,13 @@ class Reader:
             )
             found += [to_row(values) for values in rows]
         return found
+
+    async def corrections(
+        self, owner: types.Owner, keys: Sequence[int], now_us: int
+    ) -> tuple[correction.Correction, ...]:
+        """Return what corrects these entries of an owner, and what corrects that in turn, as far as it is live."""
+        found = await self._all(*correction.query(owner, keys, now_us))
+        return tuple(correction.Correction(target=one[0], by=one[1], entry=one[2]) for one in found)
 
     async def messages(self, app: str, project: str, session_id: str) -> list[row.EntryRow]:
         """Return the rows of one session's log, oldest first."""
