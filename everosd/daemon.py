@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import datetime as dt
 import errno
+import functools
 import importlib
 import os
 import sqlite3
@@ -25,6 +26,7 @@ from everosd import clock as clocks
 from everosd import config, errors, lock, logs
 
 if TYPE_CHECKING:
+    from everosd import learning
     from everosd.api import guard
     from everosd.cascade import apply, embed, project
     from everosd.index import contract, text, vector
@@ -80,6 +82,8 @@ class Node:
     watcher: fs.Watcher
     cascade: apply.Cascade
     search: query.Search
+    learning: learning.Learning | None
+    """What makes memories of messages; None for a command that needs none of it."""
 
 
 def exit_code(error: BaseException) -> int:
@@ -146,7 +150,9 @@ class Meaning:
 
 
 @contextlib.asynccontextmanager
-async def open_node(settings: config.Config, clock: clocks.Clock, *, has_vectors: bool = False) -> AsyncIterator[Node]:
+async def open_node(
+    settings: config.Config, clock: clocks.Clock, *, has_vectors: bool = False, learns: bool = False
+) -> AsyncIterator[Node]:
     """Open the files alone, under the root's lock, with every loop running but no watcher and no port.
 
     Edits are noticed when asked for: `await node.cascade.reconcile(...)`, then `await node.cascade.settled(...)`.
@@ -157,12 +163,15 @@ async def open_node(settings: config.Config, clock: clocks.Clock, *, has_vectors
     os.umask(PRIVATE)
     held = await asyncio.to_thread(lock.acquire, settings.root, started_at=clock.now().isoformat())
     with held:
-        async with open_parts(settings, clock, has_vectors=has_vectors) as node, loops(node, is_watching=False):
+        opened = open_parts(settings, clock, has_vectors=has_vectors, learns=learns)
+        async with opened as node, loops(node, is_watching=False):
             yield node
 
 
 @contextlib.asynccontextmanager
-async def open_parts(settings: config.Config, clock: clocks.Clock, *, has_vectors: bool = False) -> AsyncIterator[Node]:
+async def open_parts(
+    settings: config.Config, clock: clocks.Clock, *, has_vectors: bool = False, learns: bool = False
+) -> AsyncIterator[Node]:
     """Open the parts in the order in which they need each other, and close them in the opposite one.
 
     The vector index and the model open later, when the loops run: nothing waits for them.
@@ -217,6 +226,22 @@ async def open_parts(settings: config.Config, clock: clocks.Clock, *, has_vector
         await words.open()
         finder = query.Search(reader, words, clock, vectors=embedding)
         stack.push_async_callback(asyncio.to_thread, finder.close)
+        learner: learning.Learning | None = None
+        if learns:
+            from everosd import learning
+
+            learner = learning.Learning(
+                settings,
+                places=places,
+                pen=pen,
+                database=database,
+                reader=reader,
+                search=finder,
+                embedding=embedding,
+                time=clock,
+                caught_up=functools.partial(learning.caught_up, cascade),
+            )
+            stack.push_async_callback(learner.close)
         yield Node(
             config=settings,
             clock=clock,
@@ -234,6 +259,7 @@ async def open_parts(settings: config.Config, clock: clocks.Clock, *, has_vector
             ),
             cascade=cascade,
             search=finder,
+            learning=learner,
         )
 
 
@@ -307,6 +333,8 @@ async def loops(node: Node, *, is_watching: bool) -> AsyncIterator[None]:
             running = [tasks.create_task(node.cascade.run(), name="cascade")]
             if node.meaning is not None:
                 running.append(tasks.create_task(node.meaning.run(node.search), name="meaning"))
+            if node.learning is not None:
+                running.append(tasks.create_task(node.learning.run(), name="learning"))
             if is_watching:
                 await node.watcher.start()
                 running.append(tasks.create_task(node.watcher.run(), name="watcher"))
@@ -359,5 +387,9 @@ def application(
             stop=stop,
             watcher=None if stop is None else node.watcher,
             notices=notices,
+            intake=None if node.learning is None else node.learning.intake,
+            engine=None,
+            model=None if node.learning is None else node.learning.chat,
+            in_force=None if node.learning is None else node.learning.in_force,
         )
     )

@@ -243,7 +243,7 @@ class _Run:
     async def _serve(self) -> None:
         """Open, answer, compare with the disk, say READY, wait for the stop; then everything in the opposite order."""
         async with contextlib.AsyncExitStack() as stack:
-            node = await stack.enter_async_context(daemon.open_parts(self._settings, self._clock, has_vectors=True))
+            node = await stack.enter_async_context(daemon.open_parts(self._settings, self._clock, has_vectors=True, learns=True))
             self._node = node
             self._change_model()  # the settings may have been read again while the parts were opened
             await stack.enter_async_context(self._http(node))
@@ -410,6 +410,8 @@ class _Run:
             self._waiting = found.waits_for_restart
             self._limiter = logs.set_up(self._settings.log)
             self._change_model()
+            if self._node is not None and self._node.learning is not None:
+                self._node.learning.change(self._settings)
             log.info("settings_read", applied=list(found.applied), waits_for_restart=list(found.waits_for_restart))
         if self._is_ready:
             self._notifier.ready("serving")

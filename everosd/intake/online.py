@@ -151,7 +151,7 @@ class Intake:
         self._wakes_idle = asyncio.Event()
         self._n_errors = 0
         self._last_error_at: dt.datetime | None = None
-        self._is_caught_up = False
+        self._is_caught_up = self._has_taken_up = False
 
     # -- life ------------------------------------------------------------------------------------------------------
 
@@ -284,7 +284,7 @@ class Intake:
             TimeoutError: Something still was after `timeout_s`.
         """
         async with asyncio.timeout(timeout_s):
-            while not self._is_caught_up or any(  # noqa: ASYNC110  # many parts decide, none of them alone
+            while not self._has_taken_up or any(  # noqa: ASYNC110  # many parts decide, none of them alone
                 here.jobs or here.is_extracting or here.state.open or here.state.unfollowed
                 for here in self._lines.values()
             ):
@@ -515,6 +515,7 @@ class Intake:
             log.info("sessions_taken_up", n_sessions=len(found), after_crash=not is_clean)
         limit = asyncio.Semaphore(N_LOADED_AT_ONCE)
         await asyncio.gather(*(self._take_up_one(at, limit, is_clean=is_clean) for at in found))
+        self._has_taken_up = True
         self._wakes_idle.set()
 
     async def _take_up_one(self, at: types.Owner, limit: asyncio.Semaphore, *, is_clean: bool) -> None:

@@ -1,0 +1,322 @@
+"""Messages become rows of a session's log, segments, and Episodes: each once, in order, whatever happens in between."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from everosd import clock, config, daemon, errors, types
+from everosd.intake import online
+from everosd.log import entry_text
+
+MORNING_US = 1_772_442_000_000_000  # 2026-03-02T09:00:00Z
+
+
+def session(name: str = "s_1") -> types.Owner:
+    return types.Owner(app="default", project="default", type="session", id=name)
+
+
+def user(name: str = "mara") -> types.Owner:
+    return types.Owner(app="default", project="default", type="user", id=name)
+
+
+def said(*texts: str, start: int = 0, sender: str = "mara", role: str = "user") -> list[online.Given]:
+    """Return messages a minute apart; `start` is how many came before in the session."""
+    return [
+        msgspec.convert(
+            {
+                "sender_id": sender,
+                "role": role,
+                "timestamp_us": MORNING_US + (start + at) * 60_000_000,
+                "index": at,
+                "text": text,
+            },
+            online.Given,
+        )
+        for at, text in enumerate(texts)
+    ]
+
+
+@contextlib.asynccontextmanager
+async def running(root: Path, **settings: object) -> AsyncIterator[daemon.Node]:
+    """Open the files with intake; settings are dotted keys with `__` for the dot."""
+    given = {name.replace("__", "."): value for name, value in settings.items()}
+    loaded = await asyncio.to_thread(config.load, root, {"EVEROS_EMBEDDING__MODEL": "none"}, given=given)
+    async with daemon.open_node(loaded, clock.SystemClock(), learns=True) as node:
+        await node.cascade.settled()
+        yield node
+
+
+def intake(node: daemon.Node) -> online.Intake:
+    assert node.learning is not None
+    return node.learning.intake
+
+
+async def episodes(node: daemon.Node, owner: types.Owner) -> list[str]:
+    await node.cascade.reconcile("test")
+    await node.cascade.settled()
+    rows, _ = await node.reader.page(owner, "episode", now_us=0, descending=False, limit=100)
+    return [dict(entry_text.read("episode", row.entry_id, row.raw).sections)["Content"] for row in rows]
+
+
+def log_of(root: Path, name: str = "s_1") -> str:
+    folder = root / "default_app" / "default_project" / "sessions" / name
+    return "".join(path.read_text() for path in sorted(folder.glob("*.md")))
+
+
+async def test_messages_are_in_the_log_when_add_returns(tmp_path: Path) -> None:
+    """The answer to an add comes after the message is on disk."""
+    async with running(tmp_path) as node:
+        added = await intake(node).add(session(), said("I moved to Porto."), task_id="t")
+        assert online.Added(message_count=1, status="accumulated") == added
+        assert "I moved to Porto." in log_of(tmp_path)
+
+
+async def test_flush_makes_one_episode_for_each_user(tmp_path: Path) -> None:
+    """A segment becomes an Episode of every user who took part, and of nobody else."""
+    async with running(tmp_path) as node:
+        both = [*said("Shall we go to Porto?"), *said("Yes, in May.", start=1, sender="ben")]
+        await intake(node).add(session(), both, task_id="t")
+        await intake(node).add(session(), said("Noted.", start=2, sender="bot", role="assistant"), task_id="t")
+        assert "extracted" == (await intake(node).flush(session(), task_id="t")).status
+        for name in ("mara", "ben"):
+            (content,) = await episodes(node, user(name))
+            assert all(part in content for part in ("Shall we go to Porto?", "Yes, in May.", "Noted."))
+        assert [] == await episodes(node, user("bot"))
+
+
+async def test_a_second_flush_finds_nothing(tmp_path: Path) -> None:
+    """What was extracted once is not extracted again."""
+    async with running(tmp_path) as node:
+        await intake(node).add(session(), said("I moved to Porto."), task_id="t")
+        await intake(node).flush(session(), task_id="t")
+        assert "no_extraction" == (await intake(node).flush(session(), task_id="t")).status
+        assert 1 == len(await episodes(node, user()))
+
+
+async def test_a_session_without_a_user_has_no_episode(tmp_path: Path) -> None:
+    """Nobody's memory is made where no user spoke, and it is not tried for ever."""
+    async with running(tmp_path) as node:
+        await intake(node).add(session(), said("Beep.", sender="bot", role="assistant"), task_id="t")
+        assert "no_extraction" == (await intake(node).flush(session(), task_id="t")).status
+        await intake(node).settled(5)
+        assert "followed" in log_of(tmp_path)
+
+
+async def test_A01_a_repeated_request_stores_its_messages_once(tmp_path: Path) -> None:
+    """The same body three times, then two flushes at once: one message in the log, one Episode."""
+    async with running(tmp_path) as node:
+        for _ in range(3):
+            assert 1 == (await intake(node).add(session(), said("I moved to Porto."), task_id="t")).message_count
+        first, second = await asyncio.gather(
+            intake(node).flush(session(), task_id="a"), intake(node).flush(session(), task_id="b")
+        )
+        assert {"extracted"} == {first.status, second.status} - {"no_extraction"}
+        assert 1 == log_of(tmp_path).count("I moved to Porto.")
+        assert 1 == len(await episodes(node, user()))
+
+
+async def test_another_text_under_a_key_is_kept_and_not_extracted(tmp_path: Path) -> None:
+    """The first message wins; the second is in the log as a duplicate, is counted, and is no part of the Episode."""
+    async with running(tmp_path) as node:
+        await intake(node).add(session(), said("I moved to Porto."), task_id="t")
+        for _ in range(2):
+            await intake(node).add(session(), said("I moved to Lisbon."), task_id="t")
+        assert 1 == intake(node).status().n_conflicting
+        assert 1 == log_of(tmp_path).count("I moved to Lisbon.")
+        await intake(node).flush(session(), task_id="t")
+        (content,) = await episodes(node, user())
+        assert "Lisbon" not in content
+
+
+async def test_another_text_under_the_key_of_an_extracted_message_is_a_new_one(tmp_path: Path) -> None:
+    """After extraction only the same text is dropped; another one is taken."""
+    async with running(tmp_path) as node:
+        for texts in (("I moved to Porto.",), ("I moved to Porto.",), ("I moved to Lisbon.",)):
+            await intake(node).add(session(), said(*texts), task_id="t")
+            await intake(node).flush(session(), task_id="t")
+        assert 2 == len(await episodes(node, user()))
+
+
+async def test_messages_that_wait_survive_the_index(tmp_path: Path) -> None:
+    """Deleting .index/ loses no message: a flush after the next start extracts it."""
+    import shutil
+
+    async with running(tmp_path) as node:
+        await intake(node).add(session(), said("I moved to Porto."), task_id="t")
+    shutil.rmtree(tmp_path / ".index")
+    async with running(tmp_path) as node:
+        assert "extracted" == (await intake(node).flush(session(), task_id="t")).status
+        assert 1 == len(await episodes(node, user()))
+
+
+async def test_a_segment_that_was_cut_is_extracted_after_a_restart(tmp_path: Path) -> None:
+    """A stop between the cut and the Episode: the next start makes it, once, without being asked."""
+    async with running(tmp_path) as node:
+        await intake(node).add(session(), said("I moved to Porto."), task_id="t")
+        here = await intake(node)._line(session())
+        async with here.lock:
+            await intake(node)._cut(here, is_flush=True)
+    for _ in range(2):
+        async with running(tmp_path) as node:
+            await intake(node).settled(5)
+            assert 1 == len(await episodes(node, user()))
+
+
+async def test_an_episode_without_its_done_row_is_not_written_again(tmp_path: Path) -> None:
+    """A crash after the Episode and before the row that says so: the Episode is found, not doubled."""
+    async with running(tmp_path) as node:
+        await intake(node).add(session(), said("I moved to Porto."), task_id="t")
+        await intake(node).flush(session(), task_id="t")
+        await intake(node).settled(5)
+    (path,) = (tmp_path / "default_app" / "default_project" / "sessions" / "s_1").glob("*.md")
+    text = path.read_text()
+    rows = text.split("<!-- entry:")
+    path.write_text("<!-- entry:".join(row for row in rows if "**state**: done" not in row and "followed" not in row))
+    async with running(tmp_path) as node:
+        await intake(node).settled(5)
+        assert 1 == len(await episodes(node, user()))
+        assert "**state**: done" in log_of(tmp_path)
+
+
+@pytest.mark.parametrize("setting", ["hard_msg_limit", "hard_token_limit"])
+async def test_a_limit_cuts_without_a_flush(tmp_path: Path, setting: str) -> None:
+    """As soon as a session has as much as the limits allow, add extracts it."""
+    limits = {f"boundary_detection__{setting}": {"hard_msg_limit": 3, "hard_token_limit": 64}[setting]}
+    async with running(tmp_path, **limits) as node:
+        statuses = [
+            (await intake(node).add(session(), said(f"{at}: {'word ' * 12}", start=at), task_id="t")).status
+            for at in range(3)
+        ]
+        assert "extracted" in statuses
+        assert "accumulated" == statuses[0]
+
+
+async def test_deferred_messages_wait_for_a_flush(tmp_path: Path) -> None:
+    """`defer_extraction` only buffers, whatever the limits say."""
+    async with running(tmp_path, boundary_detection__hard_msg_limit=2) as node:
+        added = await intake(node).add(session(), said("One.", "Two.", "Three."), task_id="t", is_deferred=True)
+        assert "accumulated" == added.status
+        assert "extracted" == (await intake(node).flush(session(), task_id="t")).status
+
+
+async def test_silence_ends_a_conversation(tmp_path: Path) -> None:
+    """What nobody adds to is extracted after the idle time."""
+    async with running(tmp_path, boundary_detection__idle_minutes=0.001) as node:
+        await intake(node).add(session(), said("I moved to Porto."), task_id="t")
+        async with asyncio.timeout(5):
+            while not await episodes(node, user()):
+                await asyncio.sleep(0.01)
+        assert "**reason**: idle" in log_of(tmp_path)
+
+
+async def test_a_request_is_queued_behind_those_that_wait(tmp_path: Path) -> None:
+    """An async add is answered at once; its task ends when what it cut is extracted."""
+    async with running(tmp_path, boundary_detection__hard_msg_limit=1) as node:
+        added = await intake(node).add(session(), said("I moved to Porto."), task_id="first", is_async=True)
+        assert ("queued", 1) == (added.status, added.pending)
+        async with asyncio.timeout(5):
+            while (found := await intake(node).task("first")) is None or found.status != "success":
+                await asyncio.sleep(0.005)
+        tasks, total = await intake(node).tasks(
+            "default", "default", session_id="s_1", status=None, page=1, page_size=20
+        )
+        assert (["first"], 1) == ([one.id for one in tasks], total)
+
+
+class Failing:
+    """A model that is away until it is told to be there."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = errors.LLMUnavailable("model", "is away")
+        self.asked: list[str] = []
+
+    async def extract(self, segment: object) -> object:
+        self.asked.append(segment.id)  # type: ignore[attr-defined]
+        if self.error is not None:
+            raise self.error
+        from everosd.intake import message
+
+        return message.Extracted(subject="Porto", summary="Porto", content="Mara moved to Porto.", by="model")
+
+
+@pytest.mark.parametrize("error", [errors.LLMUnavailable("m", "is away"), errors.LLMRejected("m", "says nothing")])
+async def test_L05_a_failing_model_keeps_the_messages_and_is_asked_again(tmp_path: Path, error: Exception) -> None:
+    """Flush says that the model failed, nothing is stored or lost, and it is extracted once the model is back."""
+    model = Failing()
+    model.error = error
+    async with running(tmp_path, memorize__async_queue__retry_backoff_seconds=0.05) as node:
+        intake(node)._episodes._extractor = model  # type: ignore[assignment]
+        await intake(node).add(session(), said("I moved to Porto."), task_id="t")
+        with pytest.raises(errors.LLMError):
+            await intake(node).flush(session(), task_id="t")
+        assert [] == await episodes(node, user())
+        assert 1 == intake(node).status().failed
+        model.error = None
+        await intake(node).settled(5)
+        assert ["Mara moved to Porto."] == await episodes(node, user())
+        assert 0 == intake(node).status().failed
+
+
+async def test_a_stalled_session_holds_up_no_other(tmp_path: Path) -> None:
+    """While the model hangs on one session, another one is extracted."""
+    stalled = asyncio.Event()
+
+    class Hanging(Failing):
+        async def extract(self, segment: object) -> object:
+            if segment.session.id == "slow":  # type: ignore[attr-defined]
+                await stalled.wait()
+            return await super().extract(segment)
+
+    model = Hanging()
+    model.error = None
+    async with running(tmp_path) as node:
+        intake(node)._episodes._extractor = model  # type: ignore[assignment]
+        await intake(node).add(session("slow"), said("I moved to Porto."), task_id="t")
+        await intake(node).add(session("fast"), said("I moved to Porto."), task_id="t")
+        waiting = asyncio.create_task(intake(node).flush(session("slow"), task_id="t"))
+        assert "extracted" == (await intake(node).flush(session("fast"), task_id="t")).status
+        stalled.set()
+        assert "extracted" == (await waiting).status
+
+
+async def test_too_much_that_waits_is_refused_before_anything_is_taken(tmp_path: Path) -> None:
+    """429: the session's queue is full, and the refused messages are not in the log."""
+    stalled = asyncio.Event()
+
+    class Hanging(Failing):
+        async def extract(self, segment: object) -> object:
+            await stalled.wait()
+            return await super().extract(segment)
+
+    model = Hanging()
+    model.error = None
+    settings = {"boundary_detection__hard_msg_limit": 1, "memorize__async_queue__max_pending_per_session": 2}
+    async with running(tmp_path, **settings) as node:
+        intake(node)._episodes._extractor = model  # type: ignore[assignment]
+        for at in range(2):
+            await intake(node).add(session(), said(f"Number {at}.", start=at), task_id=f"t{at}", is_async=True)
+        with pytest.raises(errors.QueueSaturated):
+            await intake(node).add(session(), said("Number 2.", start=2), task_id="t2", is_async=True)
+        assert "Number 2." not in log_of(tmp_path)
+        assert "queued" == (await intake(node).add(session("other"), said("Hi."), task_id="o", is_async=True)).status
+        stalled.set()
+
+
+async def test_rows_of_many_sessions_at_once_are_all_there(tmp_path: Path) -> None:
+    """Twenty sessions of one user at once: every Episode is there, none twice."""
+    async with running(tmp_path) as node:
+
+        async def one(name: str) -> None:
+            await intake(node).add(session(name), said(f"I am in session {name}."), task_id="t")
+            await intake(node).flush(session(name), task_id="t")
+
+        await asyncio.gather(*(one(f"s{at}") for at in range(20)))
+        found = await episodes(node, user())
+        assert 20 == len(found)
+        assert 20 == len(set(found))
