@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 
@@ -11,6 +12,9 @@ from everosd import types
 from everosd.log import displaced, entry, file, heal, layout, parse
 
 Change = Callable[[entry.Entry], entry.Entry]
+
+Rewriting = Callable[[bytes | None], bytes | None]
+"""What stands in a file (None: there is none) → what is to stand there; None or the same: nothing is written."""
 
 
 class Append(msgspec.Struct, kw_only=True):
@@ -49,6 +53,20 @@ class Heal(msgspec.Struct, frozen=True, kw_only=True):
     """What the ledger knows of the file, if the caller does; None: the journal is asked."""
 
 
+class Replace(msgspec.Struct, frozen=True, kw_only=True):
+    """Make something else of a file that is one entry."""
+
+    change: Rewriting
+    """Pure: called again for each attempt, in a thread."""
+
+
+class Move(msgspec.Struct, frozen=True, kw_only=True):
+    """Give the folder of a file that is one entry another name."""
+
+    to: Path
+    """The folder; there must be nothing of that name."""
+
+
 class Late(msgspec.Struct, kw_only=True):
     """Bring a save into a displaced file into the present one."""
 
@@ -57,10 +75,13 @@ class Late(msgspec.Struct, kw_only=True):
     """The save and its base, read once."""
 
 
+What = Append | Update | Point | Adopt | Heal | Replace | Move | Late
+
+
 class Job:
     """One thing asked of one file, and the future that its caller waits for."""
 
-    def __init__(self, what: Append | Update | Point | Adopt | Heal | Late, asked_s: float) -> None:
+    def __init__(self, what: What, asked_s: float) -> None:
         """Make a job of the running event loop; `asked_s` is monotonic."""
         self.what = what
         self.asked_s = asked_s

@@ -9,13 +9,14 @@ import codecs
 import datetime as dt
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import structlog
 
 from everosd import errors, types
 from everosd.log import context as contexts
-from everosd.log import displaced, exchange, file, frontmatter, heal, job, numbering, parse, replacement, stale
+from everosd.log import displaced, exchange, file, frontmatter, heal, job, numbering, parse, replacement, stale, swap
 
 log = structlog.get_logger()
 
@@ -71,6 +72,11 @@ class Rewriter:
                 return None
         else:
             queue.absent_since_s = None
+        whole = [each for each in jobs if isinstance(each.what, job.Replace | job.Move)]
+        if whole:
+            # The others wait for the next turn: they are about the entry in the file, these about the file.
+            await self._turn_whole(queue, absolute, data, whole[0], is_urgent=is_urgent)
+            return None
         if parsed is not None and parsed.error is not None:
             return parsed.error
         plan = await self._plan(queue, parsed, jobs)
@@ -83,6 +89,53 @@ class Rewriter:
         elif isinstance(outcome, exchange.Replaced):
             plan.finish()
         return None
+
+    async def _turn_whole(
+        self, queue: job.Queue, absolute: Path, data: bytes | None, asked: job.Job, *, is_urgent: bool
+    ) -> None:
+        """Try once to do what one caller asked of a file that is one entry.
+
+        The journal is not told: such files have no stamp, and whoever writes them keeps what the file is merged with.
+        """
+        what = asked.what
+        if isinstance(what, job.Move):
+            to = what.to
+            asked.finish(await self._context.in_thread(lambda: _move(absolute, to)))
+            queue.was_there = False
+            return
+        try:
+            change = cast("job.Replace", what).change
+            new = await self._context.in_thread(lambda: change(data))
+        except Exception as error:  # noqa: BLE001 - the caller's own
+            asked.fail(error)
+            return
+        if new is None or new == data:
+            asked.finish(data)
+            return
+        outcome = await self._context.in_thread(lambda: self._exchange(queue, absolute, data, new, is_urgent=is_urgent))
+        if isinstance(outcome, exchange.Busy):
+            await self._wait(queue, outcome)
+        elif isinstance(outcome, exchange.Replaced):
+            self._note(queue, outcome, new)
+            queue.is_plain = False
+            asked.finish(new)
+
+    def _exchange(
+        self, queue: job.Queue, absolute: Path, data: bytes | None, new: bytes, *, is_urgent: bool
+    ) -> exchange.Replaced | exchange.Changed | exchange.Busy:
+        """Put `new` in the place of `data`, and have looked after what loses its name. Blocks."""
+        context = self._context
+        if data is None:
+            file.make_folder(absolute.parent)
+        outcome = exchange.replace(
+            absolute, data, new, context.tmp, settled=queue.settled, is_urgent=is_urgent, step=context.step
+        )
+        for each in outcome.displaced if not isinstance(outcome, exchange.Busy) else ():
+            self._watch.add(each)
+        return outcome
+
+    def _note(self, queue: job.Queue, outcome: exchange.Replaced, new: bytes) -> None:
+        queue.settled, queue.digest, queue.was_there = outcome.identity, file.digest(new), True
 
     async def _wait(self, queue: job.Queue, busy: exchange.Busy) -> None:
         queue.settled = busy.identity
@@ -133,7 +186,7 @@ class Rewriter:
                     plan.results.append((each, what.ids))
                 elif isinstance(what, job.Heal):
                     plan.results.append((each, report))
-                elif not isinstance(what, job.Late):
+                elif isinstance(what, job.Update | job.Point | job.Adopt):
                     plan.results.append((each, plan.apply(queue.path, what)))
             except Exception as error:  # noqa: BLE001 - one caller's mistake is not that of those who wrote with it
                 each.fail(error)
@@ -148,16 +201,6 @@ class Rewriter:
         def prepare() -> tuple[bytes, heal.Write]:
             return plan.render(queue.place, stamp), plan.write(stamp)
 
-        def perform() -> exchange.Replaced | exchange.Changed | exchange.Busy:
-            if data is None:
-                file.make_folder(absolute.parent)
-            outcome = exchange.replace(
-                absolute, data, new, context.tmp, settled=queue.settled, is_urgent=is_urgent, step=context.step
-            )
-            for each in outcome.displaced if not isinstance(outcome, exchange.Busy) else ():
-                self._watch.add(each)
-            return outcome
-
         try:
             new, write = await context.in_thread(prepare)
         except ValueError:
@@ -166,12 +209,12 @@ class Rewriter:
             return exchange.Changed()
         number = await context.journal.planned(queue.path, write)
         try:
-            outcome = await context.in_thread(perform)
+            outcome = await context.in_thread(lambda: self._exchange(queue, absolute, data, new, is_urgent=is_urgent))
         except errors.WriteRefused:
             await context.journal.dropped(number)
             raise
         if isinstance(outcome, exchange.Replaced):
-            queue.settled, queue.digest, queue.was_there = outcome.identity, file.digest(new), True
+            self._note(queue, outcome, new)
             queue.is_plain = plan.leaves_plain_file()
             self._stamps[queue.path] = stamp
             await self._landed(queue.path, number)
@@ -198,3 +241,12 @@ class Rewriter:
             except OverflowError:
                 log.warning("stamp_in_the_far_future", path=path, stamp=latest.isoformat())
         return now.astimezone(dt.UTC).isoformat(timespec="microseconds")
+
+
+def _move(path: Path, folder: Path) -> bool:
+    """Rename the folder of a file; False where the name is taken. Blocks."""
+    with file.refusals(path.parent):
+        is_moved = swap.move_new(path.parent, folder)
+        if is_moved:
+            file.sync_folder(folder.parent)
+        return is_moved

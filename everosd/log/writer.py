@@ -175,6 +175,41 @@ class Writer:
         """
         return cast("int", await self._ask(path, job.Adopt()))
 
+    async def replace(self, path: types.RelPath, change: job.Rewriting) -> bytes | None:
+        """Make something else of a file that is one entry (`user.md`, `SKILL.md`); return what is there afterwards.
+
+        `change` gets the bytes of the file (None: there is none) and returns what is to stand there; None or the same
+        bytes writes nothing. It is called in a thread, and again whenever somebody saved before the write was done: it
+        must be pure. What it raises is raised here, and nothing is written.
+
+        Raises:
+            WriteRefused: The file may not be rewritten, or is not one of those.
+        """
+        self._require_whole(path)
+        return cast("bytes | None", await self._ask(path, job.Replace(change=change)))
+
+    async def move(self, path: types.RelPath, to: types.RelPath) -> bool:
+        """Give the folder of a skill another name, with all that is in it; False where that name is taken.
+
+        Args:
+            path: The skill's file.
+            to: Where it is to be afterwards, as `Layout.path_for` says of a skill of another name.
+
+        Raises:
+            WriteRefused: The folder may not be renamed, or the paths are not those of skills of one owner.
+        """
+        place, target = self._require_whole(path), self._require_whole(to)
+        if not place.name or not target.name or place.owner != target.owner:
+            raise errors.WriteRefused(path, "is not one that is moved")
+        absolute = await self._context.in_thread(lambda: self.layout.absolute(to))
+        return cast("bool", await self._ask(path, job.Move(to=absolute.parent)))
+
+    def _require_whole(self, path: types.RelPath) -> layout.Place:
+        place = layout.place(path)
+        if place is None or not kinds.BY_NAME[place.kind].is_whole_file:
+            raise errors.WriteRefused(path, "is not one that is replaced as a whole")
+        return place
+
     async def heal(
         self, path: types.RelPath, parsed: parse.Parsed, known: Mapping[str, str] | None = None
     ) -> healing.Report:
@@ -225,9 +260,7 @@ class Writer:
 
     # -- one worker per file ---------------------------------------------------------------------------------------
 
-    async def _ask(
-        self, path: types.RelPath, what: job.Append | job.Update | job.Point | job.Adopt | job.Heal | job.Late
-    ) -> object:
+    async def _ask(self, path: types.RelPath, what: job.What) -> object:
         if self._is_closed:
             raise errors.WriteRefused(path, "everosd is stopping", hint="repeat the request once it runs again")
         asked = job.Job(what, self._clock.monotonic_s())
