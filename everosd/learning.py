@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from everosd import clock as clocks
 from everosd import config, errors
 from everosd.cascade import embed
-from everosd.engine import strategy
+from everosd.engine import engine, strategy
 from everosd.intake import message, online, opinion, verbatim
 from everosd.log import layout, writer
 from everosd.models import chat, prompt
@@ -38,6 +38,12 @@ class _Nobody:
     def emit(self, event: strategy.Event) -> None:
         if event.topic == "segment_done":
             self.on_drained(event.origin)
+
+    def dead(self) -> tuple[engine.Dead, ...]:
+        return ()
+
+    def status(self) -> tuple[engine.StrategyStatus, ...]:
+        return ()
 
 
 class Learning:

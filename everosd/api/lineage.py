@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
 import msgspec
 
 from everosd import types
 from everosd.api import item, schema, scope
+from everosd.intake import message
 from everosd.log import kind, view
 from everosd.store import read
 from everosd.store import row as store_row
@@ -124,7 +125,7 @@ async def _messages(
     if row.parent_type != "memcell" or not row.session_id:
         return ()
     rows = await reader.messages(row.owner.app, row.owner.project, row.session_id)
-    if not _took_part(rows, row.owner.id):
+    if not took_part(rows, row.owner.id):
         return ()
     ids = {taken for cut in _segments(rows) if cut.memcell_id == row.parent_id for taken in cut.message_ids}
     return tuple(shown for shown in _in_time_order(maker, rows) if shown.id in ids)
@@ -137,7 +138,7 @@ def unprocessed(
 
     They are shown only to an owner who sent one of the session's messages.
     """
-    if not _took_part(rows, owner_id):
+    if not took_part(rows, owner_id):
         return ()
     segments = list(_segments(rows))
     closed = {segment.memcell_id for segment in segments if segment.state in EXTRACTED}
@@ -145,7 +146,8 @@ def unprocessed(
     return tuple(shown for shown in _in_time_order(maker, rows) if shown.id not in done)
 
 
-def _took_part(rows: Sequence[store_row.EntryRow], owner_id: str) -> bool:
+def took_part(rows: Sequence[store_row.EntryRow], owner_id: str) -> bool:
+    """Tell whether an owner sent any message of a session."""
     return any(row.kind == "message" and item.parsed(row).fields.get("sender_id") == owner_id for row in rows)
 
 
@@ -165,26 +167,51 @@ def _in_time_order(maker: item.Maker, rows: Sequence[store_row.EntryRow]) -> Ite
         seen = view.view(item.parsed(row))
         if not isinstance(seen, kind.Message) or seen.duplicate_of:
             continue
-        yield schema.UnprocessedMessageDTO(
-            id=seen.message_id or row.entry_id,
-            app_id=row.owner.app,
-            project_id=row.owner.project,
-            session_id=row.owner.id,
-            sender_id=seen.sender_id,
-            sender_name=seen.sender_name,
-            role=cast("schema.Role", seen.role),
-            content=_content(seen),
-            timestamp=maker.iso(row.timestamp_us),
-            tool_calls=_objects(seen.tool_calls),
-            tool_call_id=seen.tool_call_id,
+        yield _shown(
+            maker,
+            row.owner,
+            message.Message(
+                id=seen.message_id or row.entry_id,
+                sender_id=seen.sender_id,
+                sender_name=seen.sender_name or "",
+                role=cast("schema.Role", seen.role),
+                timestamp_us=row.timestamp_us,
+                text=seen.text,
+                content=seen.content,
+                tool_calls=seen.tool_calls,
+                tool_call_id=seen.tool_call_id or "",
+            ),
         )
 
 
-def _content(seen: kind.Message) -> str | tuple[dict[str, object], ...]:
+def waiting(
+    maker: item.Maker, session: types.Owner, messages: Iterable[message.Message]
+) -> tuple[schema.UnprocessedMessageDTO, ...]:
+    """Return messages of a session that nothing was extracted from as answers show them."""
+    return tuple(_shown(maker, session, one) for one in messages)
+
+
+def _shown(maker: item.Maker, session: types.Owner, one: message.Message) -> schema.UnprocessedMessageDTO:
+    return schema.UnprocessedMessageDTO(
+        id=one.id,
+        app_id=session.app,
+        project_id=session.project,
+        session_id=session.id,
+        sender_id=one.sender_id,
+        sender_name=one.sender_name or None,
+        role=one.role,
+        content=_content(one),
+        timestamp=maker.iso(one.timestamp_us),
+        tool_calls=_objects(one.tool_calls),
+        tool_call_id=one.tool_call_id or None,
+    )
+
+
+def _content(one: message.Message) -> str | tuple[dict[str, object], ...]:
     """Return what a message says: its items as they arrived, one text alone as a string."""
-    items = _objects(seen.content)
+    items = _objects(one.content)
     if items is None or (len(items) == 1 and items[0].get("type") == "text"):
-        return seen.text
+        return one.text
     return items
 
 

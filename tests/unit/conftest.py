@@ -61,7 +61,9 @@ def open_door(tmp_path: Path) -> Open:
     """Return a function that writes files, opens the root they make, and gives its door once all of it is searchable."""
 
     @contextlib.asynccontextmanager
-    async def opened(files: Files, *, settings: str = "", client: str = "127.0.0.1") -> AsyncIterator[Door]:
+    async def opened(
+        files: Files, *, settings: str = "", client: str = "127.0.0.1", learns: bool = False
+    ) -> AsyncIterator[Door]:
         root = tmp_path / "root"
         for path, text in files.items():
             (root / path).parent.mkdir(parents=True, exist_ok=True)
@@ -69,7 +71,7 @@ def open_door(tmp_path: Path) -> Open:
         root.mkdir(exist_ok=True)
         (root / config.FILE_NAME).write_text(settings, encoding="utf-8")
         loaded = await asyncio.to_thread(config.load, root, {})
-        async with daemon.open_node(loaded, clock.SystemClock()) as node:
+        async with daemon.open_node(loaded, clock.SystemClock(), learns=learns) as node:
             await node.cascade.reconcile("test")
             await node.cascade.settled(20.0)
             app = await asyncio.to_thread(daemon.application, node, token=loaded.api.token.reveal())
