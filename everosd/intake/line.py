@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 import msgspec
 
@@ -20,6 +20,9 @@ LONGEST_WAIT_S = 900.0
 DEAD_AFTER = 3
 """Attempts whose answers were unusable, until the segment is listed as one that needs a look."""
 
+N_LINES = 1000
+"""Sessions that are kept in memory though nothing is to be done for them."""
+
 
 class Attempt(msgspec.Struct, kw_only=True):
     """How it stands with a segment that failed."""
@@ -30,6 +33,39 @@ class Attempt(msgspec.Struct, kw_only=True):
     due_s: float = 0.0
     """Monotonic: not to be tried before."""
     error: Exception | None = None
+
+
+class Lines:
+    """The sessions that something was asked of, or is to be done for. Lives on the event loop."""
+
+    def __init__(self, places: layout.Layout, pen: writer.Writer, time: clock.Clock) -> None:
+        """Start with none."""
+        self._places, self._pen, self._clock = places, pen, time
+        self._lines: collections.OrderedDict[types.Owner, Line] = collections.OrderedDict()
+
+    def __iter__(self) -> Iterator[Line]:
+        """Yield every session in memory, as of now."""
+        return iter(list(self._lines.values()))
+
+    def of(self, owner: types.Owner) -> Line:
+        """Return a session; nothing of it is read yet where it was not in memory."""
+        if (here := self._lines.get(owner)) is None:
+            here = self._lines[owner] = Line(owner, self._places, self._pen, self._clock)
+            self._evict()
+        self._lines.move_to_end(owner)
+        return here
+
+    def get(self, owner: types.Owner) -> Line | None:
+        """Return a session that is in memory."""
+        return self._lines.get(owner)
+
+    def _evict(self) -> None:
+        """Let go of the sessions that nothing was asked of for longest."""
+        spare = len(self._lines) - N_LINES
+        if spare > 0:
+            newest = next(reversed(self._lines))
+            for owner in [owner for owner, here in self._lines.items() if here.is_idle() and owner != newest][:spare]:
+                del self._lines[owner]
 
 
 class Line:
@@ -95,6 +131,17 @@ class Line:
         for key, one in rows:
             self._state.keep(one, key)
         self.touched_s = self._clock.monotonic_s()
+
+    async def cut_complete(
+        self, limits: config.BoundaryDetection, *, is_flush: bool = False, is_silent: bool = False
+    ) -> list[message.Segment]:
+        """Cut what is complete, under the lock; of a deferred session only a flush does. Silence completes all of it."""
+        if self._state.is_deferred and not is_flush:
+            return []
+        found = boundary.cuts(self._state.waiting, limits, is_flush=is_flush or is_silent)
+        if is_silent:
+            found = [msgspec.structs.replace(one, reason="idle") for one in found]
+        return await self.cut(found)
 
     async def cut(self, found: Sequence[boundary.Cut]) -> list[message.Segment]:
         """Write that the first messages that wait are segments; under the lock."""
@@ -191,6 +238,6 @@ class Line:
         is_at_rest = not self.lock.locked() and not self.jobs and not self.is_extracting
         return is_at_rest and not state.open and not state.unfollowed and (not state.waiting or state.is_deferred)
 
-    def n_dead(self) -> int:
-        """Return how many segments need a look."""
-        return sum(one.n_refused >= DEAD_AFTER for one in self.attempts.values())
+    def is_busy(self) -> bool:
+        """Return whether something is being done for it that ends by itself."""
+        return bool(self.jobs or self.is_extracting or self._state.open or self._state.unfollowed)

@@ -159,9 +159,9 @@ async def test_a_segment_that_was_cut_is_extracted_after_a_restart(tmp_path: Pat
     """A stop between the cut and the Episode: the next start makes it, once, without being asked."""
     async with running(tmp_path) as node:
         await intake(node).add(session(), said("I moved to Porto."), task_id="t")
-        here = await intake(node)._line(session())
+        here = intake(node)._lines.of(session())
         async with here.lock:
-            await intake(node)._cut(here, is_flush=True)
+            await here.cut_complete(node.config.boundary_detection, is_flush=True)
     for _ in range(2):
         async with running(tmp_path) as node:
             await intake(node).settled(5)
@@ -210,7 +210,7 @@ async def test_silence_ends_a_conversation(tmp_path: Path) -> None:
     async with running(tmp_path, boundary_detection__idle_minutes=0.001) as node:
         await intake(node).add(session(), said("I moved to Porto."), task_id="t")
         async with asyncio.timeout(5):
-            while not await episodes(node, user()):
+            while not await episodes(node, user()):  # noqa: ASYNC110  # the file is what is waited for
                 await asyncio.sleep(0.01)
         assert "**reason**: idle" in log_of(tmp_path)
 
@@ -221,7 +221,7 @@ async def test_a_request_is_queued_behind_those_that_wait(tmp_path: Path) -> Non
         added = await intake(node).add(session(), said("I moved to Porto."), task_id="first", is_async=True)
         assert ("queued", 1) == (added.status, added.pending)
         async with asyncio.timeout(5):
-            while (found := await intake(node).task("first")) is None or found.status != "success":
+            while (found := await intake(node).task("first")) is None or found.status != "success":  # noqa: ASYNC110  # a record is
                 await asyncio.sleep(0.005)
         tasks, total = await intake(node).tasks(
             "default", "default", session_id="s_1", status=None, page=1, page_size=20
@@ -233,10 +233,12 @@ class Failing:
     """A model that is away until it is told to be there."""
 
     def __init__(self) -> None:
+        """Be away."""
         self.error: Exception | None = errors.LLMUnavailable("model", "is away")
         self.asked: list[str] = []
 
     async def extract(self, segment: object) -> object:
+        """Raise what it was told to, or say the same of everything."""
         self.asked.append(segment.id)  # type: ignore[attr-defined]
         if self.error is not None:
             raise self.error
@@ -269,6 +271,7 @@ async def test_a_stalled_session_holds_up_no_other(tmp_path: Path) -> None:
 
     class Hanging(Failing):
         async def extract(self, segment: object) -> object:
+            """Hang on the slow session."""
             if segment.session.id == "slow":  # type: ignore[attr-defined]
                 await stalled.wait()
             return await super().extract(segment)
@@ -291,6 +294,7 @@ async def test_too_much_that_waits_is_refused_before_anything_is_taken(tmp_path:
 
     class Hanging(Failing):
         async def extract(self, segment: object) -> object:
+            """Hang until the test lets go."""
             await stalled.wait()
             return await super().extract(segment)
 
