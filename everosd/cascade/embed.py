@@ -24,6 +24,9 @@ from everosd.cascade import project, setback, status, turn
 from everosd.store import row
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from everosd.index import vector
     from everosd.models import embed
 
@@ -45,6 +48,11 @@ MAX_BARREN = 3
 
 DRAIN_S = 2.0
 """How long a stop waits for answers that are on their way and paid for."""
+
+NO_VECTORS_RETRY_S = 2.0
+"""When to ask again for vectors that could not be read."""
+
+OPENING = "the vector index is being opened"
 
 QUIET = 32
 """Entries without vectors that are not worth a word in an answer: the edits of the last second."""
@@ -121,6 +129,43 @@ class Embedding:
             raise errors.LLMUnavailable(name, self._reason or "has not answered yet", retry_after_s=1.0)
         return self._projection.index
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether a model is to make vectors; also while it is not known which."""
+        return self._embedder is not None or (self._settings is None and not self._reason)
+
+    async def vectors(
+        self, keys: Sequence[types.EntryKey]
+    ) -> tuple[types.Space, dict[types.EntryKey, NDArray[np.float32]]]:
+        """Return the space in force, and the vectors in it of those entries that have theirs: `(n_pieces, dim)`.
+
+        Raises:
+            LLMUnavailable: they cannot be told just now, or not with this model or these settings.
+        """
+        if not self._projection.is_open:
+            raise self._no_vectors(OPENING)
+        try:
+            index = self.index
+            assert self._in_force is not None  # noqa: S101  # else there was no index
+            space = self._in_force[1]
+            found = await asyncio.to_thread(index.vectors, keys, space)
+        except errors.DerivedIndexError as error:
+            self.suspect()
+            raise self._no_vectors(error) from error
+        except (errors.LLMRejected, errors.ConfigError, errors.IndexUnavailable) as error:
+            raise self._no_vectors(error) from error
+        if space != index.space:
+            raise self._no_vectors(_ReplacedError())
+        return space, found
+
+    def _no_vectors(self, reason: object) -> errors.LLMUnavailable:
+        name = "the embedding model" if self._embedder is None else self._embedder.name
+        return errors.LLMUnavailable(name, str(reason), retry_after_s=NO_VECTORS_RETRY_S)
+
+    def refuses(self, key: types.EntryKey) -> bool:
+        """Return whether the model has refused the text of an entry more than once: it is not asked again soon."""
+        return self._setbacks.refuses(key)
+
     def suspect(self) -> None:
         """Have the index looked at: a search in it failed."""
         self._projection.suspect()
@@ -128,7 +173,7 @@ class Embedding:
     def lack(self) -> str:
         """Say what a search by vector may miss just now; empty: nothing."""
         if not self._projection.is_open:
-            return "the vector index is being opened"
+            return OPENING
         if lack := self._projection.lack():
             return lack
         n = self.n_owed()

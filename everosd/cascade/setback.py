@@ -68,6 +68,11 @@ class Setbacks:
             return False
         return found is not None and found.due_s > self._clock.monotonic_s()
 
+    def refuses(self, key: types.EntryKey) -> bool:
+        """Return whether the text of an entry was refused more than once."""
+        found = self._of.get(key)
+        return found is not None and found.is_refused and found.n > 1
+
     def add(self, entry: turn.Entry, error: errors.LLMError) -> None:
         """Set an entry apart for a while."""
         before = self._of.get(entry.key)
