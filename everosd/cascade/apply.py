@@ -250,6 +250,11 @@ class Cascade:
         for projection in self.projections:
             projection.wake(self._ingest.lsn)
 
+    @property
+    def lsn(self) -> types.Lsn:
+        """How far the ledger has come."""
+        return types.Lsn(self._ingest.lsn)
+
     def pending(self) -> int:
         """Return how much is noticed and not in the ledger and every index."""
         paths = self.n_waiting() + len(self._settler)
