@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from everosd import errors, types
-from everosd.index import contract, text, token, vector, where
+from everosd.index import contract, slab, text, token, vector, where
 from tests import memory_rows
 
 OWNER, OTHER = memory_rows.OWNER, memory_rows.OTHER
@@ -485,3 +486,38 @@ def test_an_index_of_vectors_is_what_two_dicts_would_be(
         assert (model.owed(), len(model.owed())) == ({one.key for one in index.owed(10)}, index.n_owed())
         check(index, model)
     index.close()
+
+
+def test_vectors_of_single_entries_are_those_that_were_put(tmp_path: Path) -> None:
+    """Vectors come back by key, as near as they are stored, also many at once, and after the index was opened again."""
+    given = [document(key, f"text {key}") for key in range(1, slab.MAX_KEYS + 3)]
+    pairs = [(one, scattered(1 + one.key % 2, seed=one.key)) for one in given]
+    made(tmp_path, *pairs).close()
+    index = vector.VectorIndex(tmp_path)
+    back = index.vectors([one.key for one in given] + [types.EntryKey(9_999)], SPACE)
+    assert {one.key for one in given} == set(back)
+    for one, vectors in pairs:
+        assert np.allclose(vectors, back[one.key], atol=1e-4)
+    index.close()
+
+
+def test_vectors_of_another_text_or_space_are_not_given(tmp_path: Path) -> None:
+    """What an entry said before, and what another model made of it, is no vector of it; nor is a damaged one, which is owed."""
+    index = made(tmp_path, (document(1), unit([1])), (document(2), unit([1])), (document(3), unit([1])))
+    index.write([document(2, "another word")], [])
+    index.commit()
+    assert {1, 3} == set(index.vectors(keys(1, 2, 3), SPACE))
+    other = types.Space(model="other", dim=8)
+    assert {} == index.vectors(keys(1, 2, 3), other)
+    with sqlite3.connect(tmp_path / slab.FILE_NAME) as connection:
+        connection.execute("UPDATE vectors SET codes = zeroblob(length(codes)) WHERE key = 3")
+    connection.close()
+    assert {1} == set(index.vectors(keys(1, 2, 3), SPACE))
+    assert 2 == index.n_owed()
+    index.use(other)
+    assert ({}, {}) == (index.vectors(keys(1, 2, 3), SPACE), index.vectors(keys(1, 2, 3), other))
+    index.close()
+
+
+def keys(*numbers: int) -> list[types.EntryKey]:
+    return [types.EntryKey(number) for number in numbers]
