@@ -231,6 +231,21 @@ class Intake:
                 return found
         return await asyncio.to_thread(session.segment, self._places, at, memcell_id)
 
+    async def unprocessed(self, at: types.Owner) -> tuple[message.Message, ...] | None:
+        """Return the messages of a session that nothing was extracted from, in time order, the newest included.
+
+        None: nothing was asked of the session of late, or its log cannot be read; the ledger knows as much.
+        """
+        if (here := self._lines.get(at)) is None:
+            return None
+        try:
+            async with here.lock:
+                state = await here.load()
+        except errors.LogError:
+            return None
+        cut = [one for segment in state.open.values() for one in segment.messages]
+        return tuple(sorted((*cut, *state.waiting), key=session.BY_TIME))
+
     def retry(self) -> int:
         """Have every segment that failed tried again now; return how many there are."""
         n_failed = 0
