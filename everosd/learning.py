@@ -94,6 +94,14 @@ class Learning:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.intake.run(), name="intake")
 
+    async def settled(self, timeout_s: float) -> None:
+        """Wait until nothing is being extracted, nor anything that follows from it.
+
+        Raises:
+            TimeoutError: something still was after `timeout_s`.
+        """
+        await self.intake.settled(timeout_s)
+
     async def close(self) -> None:
         """Let go of the model and note a clean end; call after `run` was cancelled."""
         with contextlib.suppress(errors.StoreError):

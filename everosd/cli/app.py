@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-import shlex
 import sys
-import time
 from pathlib import Path
 from typing import Annotated, Literal, NoReturn, cast
 
@@ -14,28 +12,10 @@ import typer
 
 import everosd
 from everosd import config, errors, types
-from everosd.cli import client, failure, node, progress, show
+from everosd.cli import asking, failure, learn, node, show
 from everosd.cli import root as root_folder
 from everosd.cli import serve as serve_command
 
-API = "/api/v1"
-OPTIONS = {"user_id": "--user", "agent_id": "--agent", "app_id": "--app", "project_id": "--project"}
-"""Where the fields of a request come from."""
-OK = 200
-FOR_DOCTOR = frozenset(("CAPABILITY_UNAVAILABLE", "EXTERNAL_SERVICE_UNAVAILABLE", "PROVIDER_NOT_CONFIGURED"))
-"""Codes of what a model, an index or a disk does not let be: `doctor` has the hint that the envelope lacks."""
-MAX_NAMED = 10
-"""Owners that a question names."""
-
-Root = Annotated[
-    str | None,
-    typer.Option(
-        "--root", metavar="FOLDER", help="Memory root. Default: $EVEROS_ROOT, else ~/.everos.", show_default=False
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print the answer as JSON, for programs.")]
-App = Annotated[str, typer.Option("--app", metavar="ID", help="Which app's memory.")]
-Project = Annotated[str, typer.Option("--project", metavar="ID", help="Which project's memory.")]
 Method = Literal["keyword", "vector", "hybrid"]
 
 commands = typer.Typer(
@@ -49,16 +29,7 @@ commands = typer.Typer(
     rich_markup_mode=None,
 )
 
-
-class RequestFailed(errors.EverosdError):
-    """The daemon answered that it would not."""
-
-    def __init__(self, body: dict[str, object]) -> None:
-        """Take code and message from the error envelope."""
-        error = show.section(body, "error")
-        message, code = error.get("message"), error.get("code")
-        super().__init__(str(message or f"the request failed ({code or 'no code'})"))
-        self.hint = str(error.get("hint") or ("everosd doctor says what to do" if code in FOR_DOCTOR else ""))
+commands.add_typer(learn.commands)
 
 
 def main() -> NoReturn:
@@ -76,7 +47,7 @@ def _options(
 
 
 @commands.command()
-def init(*, root: Root = None) -> None:
+def init(*, root: asking.Root = None) -> None:
     """Make a memory root: the folder, everos.toml and ome.toml. What exists stays as it is."""
     where = config.root_path(root)
     made = root_folder.make(where)
@@ -84,7 +55,7 @@ def init(*, root: Root = None) -> None:
         print(f"made   {path}")
     if not made:
         print(f"{where} is a memory root already; nothing was changed")
-    option = _root_option(where)
+    option = asking.root_option(where)
     print(f"\nnext:  everosd serve{option}")
     print(f"then:  save Markdown as {where}/default_app/default_project/users/<you>/episodes/episode-<YYYY-MM-DD>.md")
     print(f"and:   everosd search{option} a few words")
@@ -93,7 +64,7 @@ def init(*, root: Root = None) -> None:
 @commands.command()
 def serve(
     *,
-    root: Root = None,
+    root: asking.Root = None,
     host: Annotated[
         str | None,
         typer.Option(
@@ -123,15 +94,15 @@ def serve(
 def search(
     query: Annotated[list[str], typer.Argument(metavar="WORDS", help="What to look for; any text is a query.")],
     *,
-    root: Root = None,
+    root: asking.Root = None,
     user: Annotated[
         str | None, typer.Option("--user", metavar="ID", help="Whose memory. Default: the only user there is.")
     ] = None,
     agent: Annotated[
         str | None, typer.Option("--agent", metavar="ID", help="An agent's memory instead of a person's.")
     ] = None,
-    app: App = "default",
-    project: Project = "default",
+    app: asking.App = "default",
+    project: asking.Project = "default",
     top_k: Annotated[
         int, typer.Option("--top-k", metavar="N", help="At most so many hits, 1 to 100.", min=1, max=100)
     ] = 10,
@@ -155,36 +126,36 @@ def search(
         ),
     ] = "keyword",
     explain: Annotated[bool, typer.Option("--explain", help="Say what each score is made of.")] = False,
-    as_json: Json = False,
+    as_json: asking.Json = False,
 ) -> None:
     """Search one person's or agent's memory."""
     where = config.root_path(root)
     if not " ".join(query).strip():
-        _refuse("there is nothing to look for", "give some words, e.g.: everosd search fish market")
+        asking.refuse("there is nothing to look for", "give some words, e.g.: everosd search fish market")
     if user is not None and agent is not None:
-        _refuse("--user and --agent exclude each other", "leave one of them out")
+        asking.refuse("--user and --agent exclude each other", "leave one of them out")
     body: dict[str, object] = {
-        "query": _legible(" ".join(query)),
-        "app_id": _legible(app),
-        "project_id": _legible(project),
+        "query": asking.legible(" ".join(query)),
+        "app_id": asking.legible(app),
+        "project_id": asking.legible(project),
         "method": method,
         "top_k": top_k,
         "min_score": min_score or 0.0,
-        "user_id": None if user is None else _legible(user),
-        "agent_id": None if agent is None else _legible(agent),
+        "user_id": None if user is None else asking.legible(user),
+        "agent_id": None if agent is None else asking.legible(agent),
     }
     if explain:
         body["explain"] = True
     if include_all:
         body["include_status"] = ["active", "deprecated", "expired", "superseded", "archived"]
     try:
-        answer = _ask(where, "POST", f"{API}/memory/search", body)
+        answer = asking.ask(where, "POST", f"{asking.API}/memory/search", body)
     except errors.RequestError as error:
         if error.field == "user_id" and user is None:
-            _ask_whose(where, app, project)
+            asking.ask_whose(where, app, project)
         raise
     if as_json:
-        _print_json(answer)
+        asking.print_json(answer)
         return
     data = show.section(answer, "data")
     print(show.hits(data, has_tail=method == "keyword" or min_score is not None))
@@ -195,18 +166,18 @@ def search(
 
 
 @commands.command()
-def status(*, root: Root = None, as_json: Json = False) -> None:
+def status(*, root: asking.Root = None, as_json: asking.Json = False) -> None:
     """Say what the daemon is doing and which files need a look. Also how far the indexes have come."""
     where = config.root_path(root)
     holder = node.running(where)
-    answer = _ask(where, "GET", f"{API}/admin/status")
+    answer = asking.ask(where, "GET", f"{asking.API}/admin/status")
     data = dict(show.section(answer, "data"))
     if as_json:
         known = None if holder is None else msgspec.to_builtins(holder)
-        _print_json({"root": str(where), "daemon": known, **data})
+        asking.print_json({"root": str(where), "daemon": known, **data})
         return
     if holder is None:
-        start = f"everosd serve{_root_option(where)}"
+        start = f"everosd serve{asking.root_option(where)}"
         print(f"no daemon serves {where} (start one: {start}); this is what its files say\n")
     else:
         age = show.since(holder.started_at, dt.datetime.now(dt.UTC))
@@ -217,24 +188,24 @@ def status(*, root: Root = None, as_json: Json = False) -> None:
 
 
 @commands.command()
-def rebuild(*, root: Root = None, as_json: Json = False) -> None:
+def rebuild(*, root: asking.Root = None, as_json: asking.Json = False) -> None:
     """Build every index afresh from the Markdown. Accepts the disk as it is: what is gone counts as deleted.
 
     Search goes on meanwhile.
     """
-    result, took_s = _work(config.root_path(root), "rebuild", "rebuilding", {})
+    result, took_s = asking.work(config.root_path(root), "rebuild", "rebuilding", {})
     if as_json:
-        _print_json(result)
+        asking.print_json(result)
         return
     print(f"rebuilt in {show.span(took_s)}{_figures(result)}")
 
 
 @commands.command()
-def verify(*, root: Root = None, as_json: Json = False) -> None:
+def verify(*, root: asking.Root = None, as_json: asking.Json = False) -> None:
     """Prove that what is served equals the Markdown. Exits with 0 only where every row and document does."""
-    result, took_s = _work(config.root_path(root), "verify", "verifying", {})
+    result, took_s = asking.work(config.root_path(root), "verify", "verifying", {})
     if as_json:
-        _print_json(result)
+        asking.print_json(result)
     else:
         print("\n".join(show.verdict(result, took_s)))
     if not result.get("is_clean"):
@@ -248,20 +219,20 @@ def adopt(
         typer.Argument(metavar="FILE", help="A file below the root. Default: every file.", show_default=False),
     ] = None,
     *,
-    root: Root = None,
-    as_json: Json = False,
+    root: asking.Root = None,
+    as_json: asking.Json = False,
 ) -> None:
     """Give hand-written notes ids of their own. Then they can be moved and retitled freely.
 
     Markers are written around them in the file; the text stays as it is.
     """
     where = config.root_path(root)
-    result, took_s = _work(
-        where, "adopt", "adopting", {"path": None if path is None else _legible(_below(where, path))}
+    result, took_s = asking.work(
+        where, "adopt", "adopting", {"path": None if path is None else asking.legible(_below(where, path))}
     )
     refused = cast("list[str]", result.get("refused") or [])
     if as_json:
-        _print_json(result)
+        asking.print_json(result)
     else:
         n_adopted = cast("int", result.get("entries") or 0)
         print(f"{show.count(n_adopted, 'hand-written entry')} got markers, in {show.span(took_s)}")
@@ -272,13 +243,13 @@ def adopt(
 
 
 @commands.command()
-def doctor(*, root: Root = None, as_json: Json = False) -> None:
+def doctor(*, root: asking.Root = None, as_json: asking.Json = False) -> None:
     """Say what is wrong here, and what to type."""
     from everosd.cli import doctor as physician
 
     findings = physician.examine(config.root_path(root))
     if as_json:
-        _print_json({"findings": msgspec.to_builtins(findings)})
+        asking.print_json({"findings": msgspec.to_builtins(findings)})
     else:
         print(physician.report(findings))
     if any(one.level == "fail" for one in findings):
@@ -304,94 +275,15 @@ def demo(
     raise typer.Exit(show_case.run(root))
 
 
-def _root_option(root: Path) -> str:
-    """Return what has to be typed for a command to find `root`; nothing where it is the usual one."""
-    return "" if root == config.root_path() else f" --root {shlex.quote(str(root))}"
-
-
-def _ask(root: Path, method: str, path: str, body: object = None) -> dict[str, object]:
-    """Ask the daemon, or the files alone, and return the body of a good answer."""
-    return _checked(node.ask(root, method, path, body))
-
-
-def _ask_whose(root: Path, app: str, project: str) -> NoReturn:
-    """Ask the person whose memory is meant, and name who there is."""
-    users = root_folder.owners(root, app, project, "user")
-    agents = root_folder.owners(root, app, project, "agent")
-    scope = f"app {app}, project {project}"
-    if not users and not agents:
-        also = "save a note below <root>/<app>/<project>/users/<you>/episodes/, or name --app, --project or --root"
-        _refuse(f"{root} has no memory in {scope}", also)
-    options = [f"{option} {_names(ids)}" for option, ids in (("--user", users), ("--agent", agents)) if ids]
-    _refuse(
-        f"whose memory? There {'is' if len(users) == 1 else 'are'} {show.count(len(users), 'user')} in {scope}",
-        f"add {', or '.join(options)}",
-    )
-
-
 def _say_why_nothing(root: Path, app: str, project: str, user: str | None, agent: str | None, method: Method) -> None:
     """Say that there is nobody of that name, which may be misspelt, or that only words were looked for."""
     kind: types.OwnerType = "user" if agent is None else "agent"
     named = user if agent is None else agent
     if named is not None and not root_folder.has_owner(root, app, project, kind, named):
-        known = _names(root_folder.owners(root, app, project, kind)) or "nobody"
+        known = asking.names(root_folder.owners(root, app, project, kind)) or "nobody"
         print(f"\nnote: no {kind} {named} in app {app}, project {project}; there is {known}", file=sys.stderr)
     elif method == "keyword":
         print("\nnote: no memory has these words; --method hybrid goes by their meaning, too", file=sys.stderr)
-
-
-def _names(ids: list[str]) -> str:
-    """Return ids as they would be typed, the first of them."""
-    typed = [shlex.quote(one) for one in ids[:MAX_NAMED]]
-    return "|".join(typed) + ("|…" if len(ids) > MAX_NAMED else "")
-
-
-def _refuse(message: str, hint: str) -> NoReturn:
-    """End a command that cannot do what was typed."""
-    refused = errors.RequestError(message)
-    refused.hint = hint
-    raise refused
-
-
-def _work(root: Path, route: str, title: str, body: object) -> tuple[dict[str, object], float]:
-    """Have long work done with its progress shown; return its result and how long it took."""
-    started_s = time.monotonic()
-    with progress.Progress(title) as shown:
-
-        def follow(line: dict[str, object]) -> None:
-            if isinstance(line.get("done"), int):
-                stage = f"{title} {line.get('stage') or ''}".rstrip()
-                shown.update(cast("int", line["done"]), cast("int", line.get("total") or 0), stage)
-
-        answer = _checked(node.ask(root, "POST", f"{API}/admin/{route}", body, follow))
-    return dict(show.section(answer, "result")), time.monotonic() - started_s
-
-
-def _checked(answer: client.Answer) -> dict[str, object]:
-    """Return the body of a good answer.
-
-    Raises:
-        RequestError: the answer says that the request was wrong.
-        RequestFailed: the answer is another error.
-    """
-    if answer.status == OK and "error" not in answer.body:
-        return answer.body
-    error = show.section(answer.body, "error")
-    if error.get("code") == "INVALID_INPUT":
-        message = str(error.get("message"))
-        said, _, field = message.rpartition(": ")
-        if option := OPTIONS.get(field):
-            message = f"{option} {said}"
-        elif field == "path":
-            message = said
-        refused = errors.RequestError(message)
-        refused.field = field
-        if field == "path":
-            refused.hint = (
-                "name a file below users/ or agents/, or none for all of them; docs/ARCHITECTURE.md has the places"
-            )
-        raise refused
-    raise RequestFailed(answer.body)
 
 
 def _below(root: Path, path: str) -> str:
@@ -404,18 +296,7 @@ def _below(root: Path, path: str) -> str:
         raise errors.RootError(str(root), f"{path} is not below it", hint="name a file of this memory root") from None
 
 
-def _legible(typed: str) -> str:
-    """Return a text from the command line with what is no UTF-8 in it replaced: JSON cannot carry it."""
-    return typed.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
 def _figures(result: dict[str, object]) -> str:
     """Return the counts of a result as `: a 1, b 2`."""
     found = [f"{name.replace('_', ' ')} {value:,}" for name, value in result.items() if type(value) is int]
     return f": {', '.join(found)}" if found else ""
-
-
-def _print_json(value: object) -> None:
-    """Print one JSON document, in UTF-8 whatever the terminal's encoding."""
-    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
-    sys.stdout.buffer.flush()

@@ -11,7 +11,7 @@ import contextlib
 import importlib
 import time
 import urllib.parse
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -33,6 +33,8 @@ SETTLE_TIMEOUT_S = 3600.0
 """A first reading of a very large root; the bar shows that it moves."""
 VECTORS_TIMEOUT_S = 5.0
 """How long a search without a daemon waits for vectors of what changed: enough for a few notes, and no more."""
+LEARNING_TIMEOUT_S = 600.0
+"""How long a command without a daemon waits for facts and clusters; what is left then, the next daemon does."""
 EVERY_ADDRESS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # to be replaced, not bound
 """What to connect to where the daemon listens on every address."""
 
@@ -44,6 +46,14 @@ class Node(Protocol):
         self, method: str, path: str, body: object = None, on_line: client.LineSink | None = None
     ) -> client.Answer:
         """Send one request and return the answer; see `client.Client.call`."""
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """One of several requests."""
+
+    method: str
+    path: str
+    body: object = None
 
 
 class Alone:
@@ -64,12 +74,44 @@ class Alone:
         importlib.import_module("everosd.api.http")  # here, because an import would hold up the loop
         return asyncio.run(self._call(method, path, body, on_line))
 
+    def call_all(self, requests: Iterable[Request], on_answer: Callable[[client.Answer], None]) -> None:
+        """Open the root once and answer requests in order; `on_answer` may raise to end it. Blocking, as `call`.
+
+        What follows from them (facts, clusters, …) is waited for.
+        """
+        importlib.import_module("everosd.api.http")
+        asyncio.run(self._call_all(requests, on_answer))
+
+    async def _call_all(self, requests: Iterable[Request], on_answer: Callable[[client.Answer], None]) -> None:
+        async with self._opened(has_vectors=True, learns=True) as node:
+            from everosd import daemon
+
+            application = daemon.application(node)
+            for one in requests:
+                on_answer(await Exchange(one.body, None).ask(application, one.method, one.path))
+            if node.learning is not None:
+                with contextlib.suppress(TimeoutError):
+                    await node.learning.settled(LEARNING_TIMEOUT_S)
+
     async def _call(self, method: str, path: str, body: object, on_line: client.LineSink | None) -> client.Answer:
+        from everosd import daemon
+
+        learns = _learns(path)
+        async with self._opened(has_vectors=learns or _has_vectors(path, body), learns=learns) as node:
+            answer = await Exchange(body, on_line).ask(daemon.application(node), method, path)
+            if node.learning is not None:
+                with contextlib.suppress(TimeoutError):
+                    await node.learning.settled(LEARNING_TIMEOUT_S)
+            return answer
+
+    @contextlib.asynccontextmanager
+    async def _opened(self, *, has_vectors: bool, learns: bool) -> AsyncIterator[daemon.Node]:
+        """Open the root and take in what changed on disk."""
         from everosd import daemon, logs
 
         logs.set_up(msgspec.structs.replace(self._settings.log, level="error"))  # the answer says what is wrong
-        has_vectors = _has_vectors(path, body)
-        async with daemon.open_node(self._settings, clock.SystemClock(), has_vectors=has_vectors) as node:
+        opened = daemon.open_node(self._settings, clock.SystemClock(), has_vectors=has_vectors, learns=learns)
+        async with opened as node:
             with progress.Progress("comparing with the disk") as shown:
                 async with _following(node, shown):
                     await node.cascade.reconcile("command line")
@@ -77,7 +119,7 @@ class Alone:
             if node.meaning is not None:
                 with contextlib.suppress(TimeoutError):
                     await node.meaning.embedding.settled(VECTORS_TIMEOUT_S)
-            return await Exchange(body, on_line).ask(daemon.application(node), method, path)
+            yield node
 
 
 def ask(
@@ -129,6 +171,25 @@ def running(root: Path) -> lock.Holder | None:
             raise errors.LockHeld(str(root), pid=holder.pid or None, port=None)
         time.sleep(PAUSE_S)
     return holder
+
+
+def ask_all(root: Path, requests: Iterable[Request], on_answer: Callable[[client.Answer], None]) -> None:
+    """Send requests in order to whoever can answer for `root`; `on_answer` may raise to end it. Blocking.
+
+    Raises:
+        LockHeld: another command works on the files.
+    """
+    asked = connect(root)
+    if isinstance(asked, Alone):
+        asked.call_all(requests, on_answer)
+        return
+    for one in requests:
+        on_answer(asked.call(one.method, one.path, one.body))
+
+
+def _learns(path: str) -> bool:
+    """Return whether a request makes memories of messages."""
+    return path.endswith(("/memory/add", "/memory/flush", "/ome/trigger", "/admin/extract"))
 
 
 def _has_vectors(path: str, body: object) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from everosd.api import admin, schema
-from everosd.cli import app, client, node, progress
+from everosd.cli import asking, client, node, progress
 
 
 class Terminal(io.StringIO):
@@ -67,7 +67,7 @@ def test_the_stage_of_long_work_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(
         "everosd.cli.progress.Progress", functools.partial(progress.Progress, stream=stream, shown_after_s=0)
     )
-    assert {"files": 3} == app._work(Path("/r"), "rebuild", "rebuilding", {})[0]
+    assert {"files": 3} == asking.work(Path("/r"), "rebuild", "rebuilding", {})[0]
     assert "rebuilding text: 1 of 2\n" == stream.getvalue()
 
 
