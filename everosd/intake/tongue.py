@@ -8,6 +8,7 @@ month, `{part}` of a day, which may be missing. Of forms that begin at the same 
 
 from __future__ import annotations
 
+import datetime as dt
 import functools
 import itertools
 import re
@@ -57,7 +58,9 @@ class Tongue(NamedTuple):
     only_ahead: str = ""
     """What in the same words has to say that it is to come."""
     common: frozenset[str] = frozenset()
-    """Words that show a text to be of this language, where one of its phrases is a word of another."""
+    """Words that show a text to be of this language."""
+    date: str = "{day} {month} {year}"
+    """How a date is written; `{month}` is a name, `{number}` that of the month."""
     joiner: str = " – "
     """Between a first and a last day."""
     brackets: tuple[str, str] = (" (", ")")
@@ -167,7 +170,7 @@ ENGLISH = Tongue(
     months=_named(_EN_MONTHS, 1),
     part="morning|afternoon|evening|night",
     unless_before=(
-        r"\b(?:the|every|each|very|one|my|your|his|her|our|their|its|no|(?:like|born)(?:\s+(?:it|just|only|it['’]s|was))*)\s+$"
+        r"\b(?:the|every|each|very|my|your|his|her|our|their|its|no|(?:like|born)(?:\s+(?:it|just|only|it['’]s|was))*)\s+$"
         r"|['’]s\s+$"
     ),
     unless_counted=(
@@ -176,6 +179,10 @@ ENGLISH = Tongue(
     unless_after=r"\s+of\b|\s+or\s+(?:so|two|the|a)\b|['’]s\s+(?:world|society|youth|generation|age|standards|kids|market)\b",
     unless_past=_EN_PAST,
     only_ahead=_EN_AHEAD,
+    common=_words(
+        "i you he she it we they the a an and or but is are was were to of in on at for with my your not do did have has "
+        "that this what how so just be me"
+    ),
     joiner=" to ",
 )  # fmt: skip
 
@@ -234,7 +241,11 @@ GERMAN = Tongue(
         r"\b(?:gute[nr]?|god|goede|jeden|jedes|jede|jeder|mein\w*|dein\w*|sein\w*|ihr\w*|unser\w*|ganzen|(?-i:von))\s+$"
     ),
     unless_counted=r"\b(?:oder|bis|und|über|als|fast|knapp|mindestens)\s+$|[-–.,/]$|[-–]\s*$",
-    common=_words("ich und der die das ist nicht wir bin war es ein eine sind du sie was bitte schon auch noch mit"),
+    common=_words(
+        "ich du er sie es wir ihr der die das den dem ein eine einen und oder aber ist sind war bin hat habe nicht mit auf "
+        "für zu im am noch auch schon was wie bitte mir mich dir von"
+    ),
+    date="{day}. {month} {year}",
     unless_after=r"\s+(?:der|des)\b",
     unless_past=(
         r"\b(?:habe?|hast|hat|haben|habt|hatten?|war|waren|wurden?|worden|kann|können|konnten?|ging|kam|"
@@ -264,6 +275,8 @@ FRENCH = Tongue(
         *_forms("last day", 0, "{day} (?:dernier|passé)"),
         *_forms("next day", 0, "{day} prochain"),
         *_forms("coming day", 0, "{day} qui vient"),
+        *_forms("last month of year", 0, "{month} dernier"),
+        *_forms("next month of year", 0, "{month} prochain"),
         *_forms("this day", 0, "ce {day}{part}"),
         *_each(_FR_WHICH, "weekend", "(?:le )?week-?end", after=True),
         *_each(_FR_WHICH, "week", "(?:la )?semaine", after=True),
@@ -279,10 +292,14 @@ FRENCH = Tongue(
         days="jours|jour", weeks="semaines|semaine", weekends="week-ends|week-end", months="mois", years="ans|an|années|année"
     ),
     days=_named("lundi mardi mercredi jeudi vendredi samedi dimanche", 0),
+    months=_named("janvier février mars avril mai juin juillet août septembre octobre novembre décembre", 1),
     part="matin|midi|après-midi|soir",
     unless_before=r"\b(?:chaque|mon|ma|notre|sa|son|toute)\s+$",
     unless_counted=r"\b(?:ou|à|et)\s+$|[-–.,/]$|[-–]\s*$",
-    common=_words("je j nous vous il elle on le la les un une est et à au avec ai avons a c pour du des dans pas que mon ma"),
+    common=_words(
+        "je j tu il elle on nous vous ils elles le la les l un une des du de d et ou mais est sont était ai as a avons à "
+        "au aux avec pour dans pas ne n que qui mon ma mes c ce cette très"
+    ),
     unless_after=r"\s+(?:de\b|du\b|des\b|d['’])",
     joiner=" au ",
 )  # fmt: skip
@@ -308,6 +325,8 @@ SPANISH = Tongue(
         *_forms("ahead", 0, "dentro de {n} {unit}"),
         *_forms("last day", 0, "{day} pasado", "pasado {day}"),
         *_forms("next day", 0, "{day} próximo", "próximo {day}"),
+        *_forms("last month of year", 0, "{month} pasado"),
+        *_forms("next month of year", 0, "{month} próximo", "próximo {month}"),
         *_forms("coming day", 0, "{day} que viene"),
         *_forms("this day", 0, "este {day}{part}"),
         *_each(_ES_WHICH, "weekend", "(?:el )?fin de semana", after=True),
@@ -322,10 +341,16 @@ SPANISH = Tongue(
     numbers=_numbered("un|una dos tres cuatro cinco seis siete ocho nueve diez once doce"),
     units=_units(days="días|día", weeks="semanas|semana", months="meses|mes", years="años|año"),
     days=_named("lunes martes miércoles jueves viernes sábado domingo", 0),
+    months=_named("enero febrero marzo abril mayo junio julio agosto septiembre|setiembre octubre noviembre diciembre", 1),
     part="por la (?:mañana|tarde|noche)|a mediodía",
     unless_before=r"\b(?:cada|mi|su|nuestr[ao])\s+$",
     unless_counted=r"\b(?:o|y|a)\s+$|[-–.,/]$|[-–]\s*$",
     unless_after=r"\s+(?:de|del)\b",
+    common=_words(
+        "yo tú él ella nosotros el la los las un una de del y o pero es son era fue he ha muy no que en con para por mi mis "
+        "su se me te lo al qué cómo está estoy"
+    ),
+    date="{day} de {month} de {year}",
     joiner=" al ",
 )  # fmt: skip
 
@@ -350,6 +375,8 @@ ITALIAN = Tongue(
         *_forms("ahead", 0, "[tf]ra {n} {unit}"),
         *_forms("last day", 0, "{day} (?:scors[oa]|passat[oa])", "scors[oa] {day}"),
         *_forms("next day", 0, "{day} prossim[oa]", "prossim[oa] {day}"),
+        *_forms("last month of year", 0, "{month} scorso", "scorso {month}"),
+        *_forms("next month of year", 0, "{month} prossimo", "prossimo {month}"),
         *_forms("this day", 0, "quest[oa] {day}{part}"),
         *_each(_IT_WHICH, "weekend", "(?:il )?weekend|(?:il )?fine settimana", after=True),
         *_each(_IT_WHICH, "week", "(?:la )?settimana", after=True),
@@ -367,10 +394,15 @@ ITALIAN = Tongue(
     numbers=_numbered("un|uno|una due tre quattro cinque sei sette otto nove dieci undici dodici"),
     units=_units(days="giorni|giorno", weeks="settimane|settimana", months="mesi|mese", years="anni|anno"),
     days=_named("lunedì martedì mercoledì giovedì venerdì sabato domenica", 0),
+    months=_named("gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre dicembre", 1),
     part="mattina|pomeriggio|sera|notte",
     unless_before=r"\b(?:ogni|mi[ao]|su[ao]|nostr[ao])\s+$",
     unless_counted=r"\b(?:o|e|a)\s+$|[-–.,/]$|[-–]\s*$",
     unless_after=r"\s+(?:di|del|della|dei|delle)\b",
+    common=_words(
+        "io tu lui lei noi il lo la i gli le un una di del della e o ma è sono era ho ha non che in con per mio mia si mi ti "
+        "al alla anche molto come cosa perché"
+    ),
     joiner=" al ",
 )  # fmt: skip
 
@@ -400,6 +432,8 @@ PORTUGUESE = Tongue(
         *_forms("last day", 0, "{day} passad[oa]", "(?:passad[oa]|últim[oa]) {day}"),
         *_forms("next day", 0, "{day} próxim[oa]", "próxim[oa] {day}"),
         *_forms("coming day", 0, "{day} que vem"),
+        *_forms("last month of year", 0, "{month} passado"),
+        *_forms("next month of year", 0, "próximo {month}"),
         *_forms("this day", 0, "(?:n?est[ea]|n?ess[ea]) {day}{part}"),
         *_each(_PT_WHICH, "weekend", "(?:o )?fim de semana", after=True),
         *_each(_PT_WHICH, "week", "(?:a )?semana", after=True),
@@ -415,10 +449,16 @@ PORTUGUESE = Tongue(
     days=_named(
         "segunda-feira|segunda terça-feira|terça quarta-feira|quarta quinta-feira|quinta sexta-feira|sexta sábado domingo", 0
     ),
+    months=_named("janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro", 1),
     part="de manhã|à tarde|à noite",
     unless_before=r"\b(?:cada|toda|minha|meu|nossa|nosso|sua|seu)\s+$",
     unless_counted=r"\b(?:ou|e|a)\s+$|[-–.,/]$|[-–]\s*$",
     unless_after=r"\s+(?:de(?!\s+manhã)|do|da)\b",
+    common=_words(
+        "eu você ele ela nós o a os as um uma de do da dos das e ou mas é são era foi não que em no na com para por meu minha "
+        "se me ao está estou muito como também"
+    ),
+    date="{day} de {month} de {year}",
     joiner=" a ",
 )  # fmt: skip
 
@@ -472,6 +512,7 @@ CHINESE = Tongue(
     days=_named("一 二 三 四 五 六 日|天", 0),
     part="早上|上午|中午|下午|傍晚|晚上|夜里|夜裡|凌晨",
     unless_before=_ZH_BEFORE,
+    date="{year}年{number}月{day}日",
     joiner="至",
     brackets=("（", "）"),
     ending="",
@@ -511,6 +552,7 @@ JAPANESE = Tongue(
     days=_named(_JA_WEEKDAYS, 0),
     part="の(?:朝|昼|午前|午後|夕方|夜|晩)",
     unless_before=r"[数何半月第]$|\d$",
+    date="{year}年{number}月{day}日",
     joiner="〜",
     brackets=("（", "）"),
     ending="",
@@ -519,11 +561,7 @@ JAPANESE = Tongue(
 BY_CODE = {tongue.code: tongue for tongue in (ENGLISH, GERMAN, FRENCH, SPANISH, ITALIAN, PORTUGUESE, JAPANESE, CHINESE)}
 """Where two know the same words, the first is right."""
 
-MONTHS = {name for one in BY_CODE.values() for name in one.months} | _words(
-    "janvier février mars avril mai juin juillet août septembre octobre novembre décembre enero febrero marzo abril mayo "
-    "junio julio agosto septiembre octubre noviembre diciembre gennaio febbraio aprile maggio giugno luglio settembre "
-    "ottobre novembre dicembre janeiro fevereiro março maio junho julho setembro outubro novembro dezembro"
-)
+MONTHS = frozenset(name for one in BY_CODE.values() for name in one.months)
 """Names of months as dates have them, in any of the languages."""
 
 
@@ -556,3 +594,33 @@ def _any(words: Mapping[str, object]) -> str:
     """Return the words as alternatives, the longest first."""
     gap = r"[^\S\n]+"
     return "|".join(re.escape(word).replace(r"\ ", gap) for word in sorted(words, key=len, reverse=True))
+
+
+_WORD = re.compile(r"[^\W\d_]+")
+_KANA = re.compile(r"[\u3041-\u30ff]")
+_HAN = re.compile(r"[\u4e00-\u9fff]")
+_LATIN = re.compile(r"[A-Za-z]{2,}")
+_SAMPLE_CHARS = 20_000
+
+
+def of(text: str) -> str:
+    """Return the code of the language that a text is mostly in; empty: none of these, or too short to tell."""
+    text = text[:_SAMPLE_CHARS]
+    n_latin = len(_LATIN.findall(text))
+    n_kana, n_han = len(_KANA.findall(text)), len(_HAN.findall(text))
+    if n_kana + n_han > n_latin:
+        return "ja" if n_kana * 10 > n_han else "zh"
+    words = _WORD.findall(text.lower())
+    counts = {code: sum(word in one.common for word in words) for code, one in BY_CODE.items() if one.common}
+    first, second = sorted(counts, key=lambda code: -counts[code])[:2]
+    return first if counts[first] > counts[second] else ""
+
+
+def date(day: dt.date, code: str) -> str:
+    """Return a date as people write it in a language; in ISO 8601 where it is none of these."""
+    spoken = BY_CODE.get(code)
+    if spoken is None:
+        return day.isoformat()
+    name = next((name for name, number in spoken.months.items() if number == day.month), "")
+    name = name.capitalize() if code in ("en", "de") else name
+    return spoken.date.format(day=day.day, month=name, number=day.month, year=day.year)

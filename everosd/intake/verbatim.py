@@ -1,24 +1,78 @@
 """Extraction without a model: what was said is the content, and subject, summary and facts are picked from it.
 
-Deterministic, in whatever language was spoken: nothing is added to the words but who said them and what date they mean.
+Deterministic, in whatever language was spoken: nothing is added to the words but who said them and what dates they mean.
 """
+
+# ruff: noqa: RUF001  # signs of other scripts are meant
 
 from __future__ import annotations
 
+import collections
 import datetime as dt
+import itertools
+import math
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from everosd import clock
-from everosd.intake import message, when
+from everosd.index import token
+from everosd.intake import message, tongue, when
 
 BY = "verbatim"
 """What stands where a model's name would."""
 
 MAX_SUBJECT_CHARS = 120
 MAX_SUMMARY_CHARS = 400
+MAX_FACT_CHARS = 480
+"""A longer statement becomes several: about what one vector stands for well."""
+MAX_FACTS = 600
+"""Of one Episode; a segment has at most 500 messages unless told otherwise."""
+MAX_TOOL_CHARS = 600
+"""Of what a tool answered; all of it is in the session's log."""
 
-_TURN = re.compile(r"^(?P<name>[^\s:：][^:：\n]{0,79})[:：]\s(?P<text>.*)$")  # noqa: RUF001
+_MIN_WORDS, _MIN_SIGNS = 3, 4
+_MIN_TAIL = 20  # characters of a sentence that are better than none
+_INDENT = "  "
+_NAME_CHARS = 60
+_DAY = re.compile(r"^\d{4}-\d\d-\d\d(?: \d\d:\d\d)?$")
+_TURN = re.compile(rf"^(?P<name>[^\s:：][^:：\n]{{0,{_NAME_CHARS - 1}}})(?P<mark>: ?|：)(?P<text>.*)$")
+_FENCE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
+_SENTENCE = re.compile(
+    r"(?<=[.!?…؟۔।])[\"'”’»)\]]*\s+|(?<=[。！？｡])[」』”’）]*|(?<=[。！？｡][」』”’）])|\n+",
+)
+_MARKUP = re.compile(r"^(?:#{1,6}\s+|[-*+•]\s+|\d{1,3}[.)]\s+|>\s*|\|)+")
+_BRACKETS = re.compile(r"\((?!\d{4})[^()\n]*\)")
+_QUESTION = re.compile(r"[?？؟][\"'”’」』)）]*$")
+_DIGITS = re.compile(r"\d+(?:[.,:/-]\d+)*")
+_NAME = re.compile(r"(?<=[\w,;] )[A-ZÀ-ÖØ-ÞА-Я][\w’'-]{2,}")
+"""A word that is written large within a sentence; in German nouns are, which are as good."""
+_DATED = re.compile(r"[(（]\d{4}(?:-\d\d)?(?:-\d\d)?[^()（）]{0,20}[)）]")
+"""What `when` puts behind a phrase."""
+_SELF = frozenset(
+    "i i'm my we our me us ich mein meine wir unser mir je j mon ma mes nous yo mi mis nosotros io mio mia noi eu meu minha "  # noqa: SIM905
+    "nós".split()
+)
+_OTHER = frozenset("you your du dein deine ihr euch tu ton ta tes vous votre tú te ti usted você seu sua voi".split())  # noqa: SIM905  # reads better
+_HAN_SELF, _HAN_OTHER = re.compile("[我咱私僕俺]"), re.compile("[你您]|あなた")
+_FULL_WORDS = 7
+"""Words that say something; a sentence with fewer weighs less."""
+_WORD = re.compile(r"[^\W\d_]+")
+_RUN = re.compile(r"[\u3041-\u30ff\u4e00-\u9fff]{2,}")
+_COMMON = token.STOP_WORDS.union(*(one.common for one in tongue.BY_CODE.values()))
+_LETTER = re.compile(r"[^\W\d_]")
+_UNSPACED = re.compile(r"[\u0e00-\u0eff\u3041-\u30ff\u4e00-\u9fff\uac00-\ud7a3]")
+
+
+class Turn(NamedTuple):
+    """What somebody said, or a paragraph that nobody is named for."""
+
+    name: str
+    """Empty: nobody."""
+    text: str
+
+
+# -- a segment ---------------------------------------------------------------------------------------------------------
 
 
 def extract(segment: message.Segment, zone: dt.tzinfo) -> message.Extracted:
@@ -28,35 +82,203 @@ def extract(segment: message.Segment, zone: dt.tzinfo) -> message.Extracted:
 
 
 def transcript(messages: Sequence[message.Message], zone: dt.tzinfo) -> str:
-    """Return who said what, a line each under its day; relative times have their dates behind them.
+    """Return who said what under the day it was said, with the dates of relative times behind them.
 
-    Further lines of a message are indented: no message can pass for another sender's.
+    Further lines of a message are indented, so that no message can pass for another sender's. Messages without text are
+    left out, and of what tools answered there is the beginning.
     """
     lines: list[str] = []
     day: dt.date | None = None
     for one in messages:
-        if not one.text.strip():
+        text = one.text.strip()
+        if not text:
             continue
         moment = clock.from_us(one.timestamp_us).astimezone(zone)
         if moment.date() != day:
             day = moment.date()
-            lines.append(f"{moment:%Y-%m-%d}")
-        text = when.resolved(one.text.strip(), one.timestamp_us, zone)
-        lines.append(f"{one.name}: " + text.replace("\n", "\n  "))
+            lines.append(f"{moment:%Y-%m-%d %H:%M}")
+        if one.role == "tool":
+            text = text if len(text) <= MAX_TOOL_CHARS else text[:MAX_TOOL_CHARS].rstrip() + " …"
+        else:
+            text = when.resolved(text, one.timestamp_us, zone)
+        lines.append(f"{_called(one.name)}: " + f"\n{_INDENT}".join(text.splitlines()))
     return "\n".join(lines)
 
 
+def _called(name: str) -> str:
+    """Return a name that a line can begin with."""
+    return " ".join(re.sub(r"[:：\s]+", " ", name).split())[:_NAME_CHARS] or "?"
+
+
+# -- a content, by whomever it was written -----------------------------------------------------------------------------
+
+
 def facts(content: str) -> list[str]:
-    """Return the statements of an Episode's content, each of which can stand alone; in order, none twice."""
-    found = (line.strip() for line in content.split("\n"))
-    return list(dict.fromkeys(line for line in found if _TURN.match(line)))
+    """Return the statements of an Episode's content, each of which can stand alone; in order, none twice.
+
+    Of a transcript these are the turns, with who said them; of prose its sentences. Code and what says nothing, as
+    `Thanks!`, are left out.
+    """
+    found: dict[str, None] = {}
+    for turn in turns(content):
+        parts = _grouped(turn) if turn.name else _sentences(turn.text)
+        for part in parts:
+            if _says_something(part):
+                found.setdefault(f"{turn.name}: {part}" if turn.name else part)
+                if len(found) >= MAX_FACTS:
+                    return list(found)
+    return list(found)
 
 
-def summary(content: str) -> str:
-    """Return the beginning of what was said, at most 400 characters."""
-    return " ".join(facts(content))[:MAX_SUMMARY_CHARS]
+def turns(content: str) -> list[Turn]:
+    """Return who said what, as far as the content is a transcript; other lines have no name."""
+    lines = content.splitlines()
+    is_transcript = any(_DAY.match(line.strip()) for line in lines[:1]) or _has_speakers(lines)
+    found: list[Turn] = []
+    for line in lines:
+        if _DAY.match(line.strip()):
+            continue
+        match = _TURN.match(line) if is_transcript and not line.startswith(_INDENT) else None
+        if match:
+            found.append(Turn(match["name"], match["text"].strip()))
+        elif found and (line.startswith(_INDENT) or not is_transcript):
+            found[-1] = found[-1]._replace(text=f"{found[-1].text}\n{line.removeprefix(_INDENT)}")
+        else:
+            found.append(Turn("", line))
+    return [turn for turn in found if turn.text.strip()]
+
+
+def _has_speakers(lines: Sequence[str]) -> bool:
+    """Whether most lines begin with a name, and some name comes twice: who wrote it has not written the day above."""
+    names = collections.Counter(match["name"] for line in lines if (match := _TURN.match(line)))
+    n_lines = sum(bool(line.strip()) and not line.startswith(_INDENT) for line in lines)
+    return bool(names) and names.total() * 3 >= n_lines * 2 and max(names.values()) > 1
+
+
+def _grouped(turn: Turn) -> list[str]:
+    """Return what was said in one piece, or sentence by sentence in as few as there is room for."""
+    text = " ".join(_plain(turn.text).split())
+    if len(text) <= MAX_FACT_CHARS:
+        return [text]
+    groups: list[str] = []
+    for sentence in _sentences(turn.text):
+        joined = f"{groups[-1]} {sentence}" if groups else sentence
+        if groups and len(joined) <= MAX_FACT_CHARS:
+            groups[-1] = joined
+        else:
+            groups.append(sentence)
+    return groups
+
+
+def _plain(text: str) -> str:
+    """Return a text without code and without the marks of lists, headings and quotations."""
+    return "\n".join(_MARKUP.sub("", line.strip()) for line in _FENCE.sub("\n", text).split("\n"))
+
+
+def _sentences(text: str) -> list[str]:
+    """Return the sentences of a text, none longer than a fact may be."""
+    found: list[str] = []
+    for sentence in _SENTENCE.split(_plain(text)):
+        rest = " ".join(sentence.split())
+        while len(rest) > MAX_FACT_CHARS:
+            cut = rest.rfind(" ", MAX_FACT_CHARS // 2, MAX_FACT_CHARS)
+            cut = cut if cut > 0 else MAX_FACT_CHARS
+            found.append(rest[:cut])
+            rest = rest[cut:].strip()
+        if rest:
+            found.append(rest)
+    return found
+
+
+def _says_something(text: str) -> bool:
+    """Whether there are at least three words or a few signs of a script without spaces."""
+    n_unspaced = len(_UNSPACED.findall(text))
+    n_words = sum(_LETTER.search(word) is not None for word in text.split())
+    return n_unspaced >= _MIN_SIGNS or n_words >= _MIN_WORDS or (n_words >= 1 and any(char.isdigit() for char in text))
+
+
+# -- what it is about --------------------------------------------------------------------------------------------------
 
 
 def subject(content: str) -> str:
-    """Return one line of at most 120 characters that says what it is about."""
-    return (facts(content) or [content.strip().split("\n")[0]])[0][:MAX_SUBJECT_CHARS]
+    """Return one line of at most 120 characters: who, when, and the sentence that says most of what it is about."""
+    said = turns(content)
+    names = list(dict.fromkeys(turn.name for turn in said if turn.name))
+    day = next((line.strip()[:10] for line in content.splitlines() if _DAY.match(line.strip())), "")
+    code = tongue.of(content)
+    parts = [", ".join(names[:3])] if names else []
+    if day:
+        parts.append(tongue.date(dt.date.fromisoformat(day), code))
+    head = ", ".join(parts)
+    best = _telling(said, 1)
+    room = MAX_SUBJECT_CHARS - len(head) - 2
+    tail = _cut(best[0][1], room) if best and room > _MIN_TAIL else ""
+    return (f"{head}: {tail}" if head and tail else head or tail)[:MAX_SUBJECT_CHARS]
+
+
+def summary(content: str) -> str:
+    """Return the sentences that say most of what it is about, in order, at most 400 characters."""
+    picked: list[tuple[int, str]] = []
+    room = MAX_SUMMARY_CHARS
+    for at, sentence in _telling(turns(content), 5):
+        if len(sentence) < room:
+            picked.append((at, sentence))
+            room -= len(sentence) + 1
+    return " ".join(sentence for _, sentence in sorted(picked))
+
+
+def _telling(said: Sequence[Turn], n: int) -> list[tuple[int, str]]:
+    """Return the `n` sentences that say most, the best first, each with its place.
+
+    That is: something definite, as a date, a name or a number; of whoever speaks and not of whom is spoken to; and
+    something of what else is spoken of.
+    """
+    present = frozenset(word for turn in said for word in turn.name.lower().split())
+    sentences: list[_Sentence] = []
+    counts: collections.Counter[str] = collections.Counter()
+    for turn in said:
+        for sentence in _sentences(_BRACKETS.sub(" ", turn.text)):
+            if _says_something(sentence) and not _QUESTION.search(sentence):
+                words = _words(sentence) - present
+                counts.update(words)
+                who = f"{turn.name}: {sentence}" if turn.name else sentence
+                sentences.append(_Sentence(len(sentences), who, sentence, words))
+    if not sentences:
+        return [(0, turn.text.strip().split("\n")[0]) for turn in said[:1]]
+
+    def weight(one: _Sentence) -> float:
+        said = set(_WORD.findall(one.text.lower()))
+        names = {name for name in _NAME.findall(one.text) if name.lower() not in present}
+        definite = 2.0 * bool(_DATED.search(one.text)) + min(
+            3, len(_DIGITS.findall(_DATED.sub("", one.text))) + len(names)
+        )
+        person = bool(said & _SELF or _HAN_SELF.search(one.text)) - bool(said & _OTHER or _HAN_OTHER.search(one.text))
+        shared = sum(math.log(counts[word]) for word in one.words) / math.sqrt(len(one.words) + 4)
+        short = min(1.0, (len(one.words) + 1) / _FULL_WORDS)
+        return (definite + person + shared + 1) * short * (1 - 0.3 * one.at / len(sentences))
+
+    return [(one.at, one.who) for one in sorted(sentences, key=weight, reverse=True)[:n]]
+
+
+class _Sentence(NamedTuple):
+    at: int
+    who: str
+    """With who said it."""
+    text: str
+    words: frozenset[str]
+
+
+def _words(sentence: str) -> frozenset[str]:
+    """Return the words that say something; of scripts without spaces pairs of signs."""
+    words = {word for word in _WORD.findall(sentence.lower()) if len(word) > 2 and word not in _COMMON}  # noqa: PLR2004
+    for run in _RUN.findall(sentence):
+        words.update(first + second for first, second in itertools.pairwise(run))
+    return frozenset(words)
+
+
+def _cut(text: str, room: int) -> str:
+    """Return a text cut at a word."""
+    if len(text) <= room:
+        return text
+    cut = text.rfind(" ", room // 2, room - 1)
+    return text[: cut if cut > 0 else room - 1].rstrip(" ,;:") + "…"

@@ -160,7 +160,7 @@ def _is_other(text: str, match: re.Match[str], spoken: tongue.Tongue, at: int) -
         return True
     if spoken.code == "en" and _TITLES.fullmatch(match.group()) and not _has_name(match, at):
         return True  # the title of a film or a show
-    return match.group().lower() == "hier" and not _is_french(text)
+    return match.group().lower() == "hier" and tongue.of(text) != "fr"
 
 
 def _found(form: str, text: str) -> bool:
@@ -174,12 +174,6 @@ def _found_at(form: str, text: str) -> bool:
 def _has_name(match: re.Match[str], at: int) -> bool:
     """Whether a weekday or month is in it, which are written large anyway."""
     return any(match.groupdict().get(f"{name}_{at}") for name in ("day", "month"))
-
-
-def _is_french(text: str) -> bool:
-    words = _WORD.findall(text.lower())
-    french, german = (tongue.BY_CODE[code].common for code in ("fr", "de"))
-    return sum(word in french for word in words) > sum(word in german for word in words)
 
 
 # -- what they mean ----------------------------------------------------------------------------------------------------
@@ -292,7 +286,7 @@ def _month_end(first: dt.date) -> dt.date:
 _MONTHS = "|".join(sorted(tongue.MONTHS, key=len, reverse=True))
 _DATE = (
     r"(?:\d{4}[-/.]\d{1,2}(?:[-/.]\d{1,2})?|\d{1,2}/\d{1,2}(?:/\d{2,4})?|\d{1,2}\.\s?\d{1,2}\.(?:\d{2,4})?"
-    rf"|\d{{1,2}}(?:st|nd|rd|th|\.|er|º)?\s+(?:of\s+|de\s+)?(?:{_MONTHS})\b|(?:{_MONTHS})\b\.?(?:\s+\d{{1,4}})?"
+    rf"|\d{{1,2}}(?:st|nd|rd|th|\.|er|º)?\s+(?:of\s+|de\s+)?(?:{_MONTHS})\b|(?:{_MONTHS})\b\.?\s+\d{{1,4}}"
     r"|the\s+\d{1,2}(?:st|nd|rd|th)\b|(?:\d{4}年)?\d{1,2}月(?:\d{1,2}[日号號])?|\d{4}年)"
 )
 _LEAD = r"[\s,;:(（\[–—-]{0,3}(?:(?:on|the|in|den|der|dem|am|im|le|el|il|lo|o|dia|día|day|d\.\s?h\.|i\.e\.)\s+)?"
