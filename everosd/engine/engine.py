@@ -157,6 +157,7 @@ class Engine:
         self._tasks: set[asyncio.Task[None]] = set()
         self._group: asyncio.TaskGroup | None = None
         self._wake, self._ended, self._settled = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._is_turn_planned = False
         self._is_stopping = False
 
     def add(self, one: strategies.Strategy) -> None:
@@ -173,7 +174,7 @@ class Engine:
         if event.origin:
             self._touched[event.origin] = None
         self._settled.clear()
-        self._wake.set()
+        self._turn_soon()
 
     def _queue(self, desk: _Desk, event: strategies.Event) -> None:
         one = desk.lanes.get(event.owner)
@@ -214,8 +215,7 @@ class Engine:
                 group.create_task(self._runs.run(), name="strategies-records")
                 while True:
                     self._wake.clear()
-                    self._begin()
-                    self._tell()
+                    self._turn()
                     await clock.wait(self._wake, self._until_due_s(), self._clock)
         finally:
             self._group = None
@@ -274,17 +274,28 @@ class Engine:
                         for job in one.clear():
                             self._discount(job.origins)
                         self._offer(desk, one)
-            self._wake.set()
+            self._turn_soon()
+
+    def _turn_soon(self) -> None:
+        """Have a turn once the event loop is back: what is emitted until then is taken together."""
+        if not self._is_turn_planned and self._group is not None:
+            self._is_turn_planned = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """Start everything that is due and has a place, and tell what is over."""
+        self._is_turn_planned = False
+        self._begin()
+        self._tell()
 
     def _begin(self) -> None:
-        """Start everything that is due and has a place."""
         now_s = self._clock.monotonic_s()
         while self._timers and self._timers[0][0] <= now_s:
             _, _, desk, one = heapq.heappop(self._timers)
             one.timer_s = float("inf")
             self._offer(desk, one)
         if self._is_stopping or self._group is None:
-            return
+            return  # a turn that was planned before the end
         for desk in self._desks.values():
             while desk.ready and len(desk.running) < self._concurrency:
                 one = desk.ready.popleft()
@@ -313,6 +324,8 @@ class Engine:
             one.timer_s = due_s
             self._n_timers += 1
             heapq.heappush(self._timers, (due_s, self._n_timers, desk, one))
+            if self._timers[0][3] is one:
+                self._wake.set()  # earlier than what the loop sleeps for
 
     def _until_due_s(self) -> float:
         if not self._timers:
@@ -380,7 +393,7 @@ class Engine:
             one.running = None
             del desk.running[one]
             self._offer(desk, one)
-            self._wake.set()
+            self._turn_soon()
 
     def _end(self, desk: _Desk, job: lanes.Job, record: records.Record) -> None:
         """Record how a run ended."""
@@ -484,7 +497,7 @@ class Engine:
         tickets = [lanes.Ticket(uuid.uuid4().hex, ended) for _ in found]
         for (owner, job), ticket in zip(found, tickets, strict=True):
             self._put_in_front(desk, owner, job, ticket)
-        self._wake.set()
+        self._turn_soon()
         until_s = self._clock.monotonic_s() + timeout_s
         while left[0] and (left_s := until_s - self._clock.monotonic_s()) > 0:
             await clock.wait(done, left_s, self._clock)

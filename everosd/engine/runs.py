@@ -10,11 +10,12 @@ import asyncio
 import collections
 import contextlib
 import sqlite3
+from collections.abc import Iterable
 
 import msgspec
 import structlog
 
-from everosd import clock, errors, types
+from everosd import clock, errors
 from everosd.engine import strategy as strategies
 from everosd.store import db
 
@@ -143,7 +144,7 @@ class Runs:
 
 def _open(connection: sqlite3.Connection, now: str) -> tuple[list[Record], list[Record], dict[tuple[str, bool], int]]:
     connection.execute("UPDATE runs SET status = 'released', finished_at = ? WHERE status = 'running'", (now,))
-    dead = [_record(row) for row in connection.execute(f"{_GET} WHERE status = 'dead_letter' ORDER BY started_at")]
+    dead = _records(connection.execute(f"{_GET} WHERE status = 'dead_letter' ORDER BY started_at"))
     n: dict[tuple[str, bool], int] = {}
     for name, is_dead, count in connection.execute(
         "SELECT strategy, status = 'dead_letter', count(*) FROM runs GROUP BY 1, 2"
@@ -151,10 +152,7 @@ def _open(connection: sqlite3.Connection, now: str) -> tuple[list[Record], list[
         n[name, bool(is_dead)] = count
     last = []
     for name in dict.fromkeys(name for name, _ in n):
-        last += [
-            _record(row)
-            for row in connection.execute(f"{_GET} WHERE strategy = ? ORDER BY started_at DESC LIMIT 1", (name,))
-        ]
+        last += _records(connection.execute(f"{_GET} WHERE strategy = ? ORDER BY started_at DESC LIMIT 1", (name,)))
     return last, dead, n
 
 
@@ -190,11 +188,14 @@ def _row(record: Record) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def _record(row: tuple[str, ...]) -> Record:
-    values = dict(zip(_COLUMNS, row, strict=True))
-    owner = {key: values.pop(key) for key in ("app", "project")}
-    owner |= {key: values.pop(f"owner_{key}") for key in ("type", "id")}
-    event = {key: values.pop(key) for key in ("topic", "subject", "origin")}
-    return msgspec.convert(
-        values | {"event": event | {"owner": msgspec.convert(owner, types.Owner)}}, Record, strict=True
-    )
+def _records(rows: Iterable[tuple[str, ...]]) -> list[Record]:
+    """Return rows as records; those that another everosd wrote of what this one does not know are left out."""
+    found = []
+    for row in rows:
+        values = dict(zip(_COLUMNS, row, strict=True))
+        owner = {key: values.pop(key) for key in ("app", "project")}
+        owner |= {key: values.pop(f"owner_{key}") for key in ("type", "id")}
+        event = {key: values.pop(key) for key in ("topic", "subject", "origin")} | {"owner": owner}
+        with contextlib.suppress(msgspec.ValidationError):
+            found.append(msgspec.convert(values | {"event": event}, Record))
+    return found

@@ -208,11 +208,11 @@ class Watcher:
     """Holds the settings in force, and looks whether ome.toml says otherwise."""
 
     def __init__(self, root: pathlib.Path, time: clock.Clock) -> None:
-        """Watch `ome.toml` in `root`; the defaults are in force until the first `look`."""
+        """Watch `ome.toml` in `root`; until the first `look`, everything is enabled."""
         self.path = root / FILE_NAME
         self._root = root
         self._clock = time
-        self._in_force: Mapping[str, Settings] = defaults()
+        self._in_force: Mapping[str, Settings] = {}
         self.errors: tuple[errors.ConfigError, ...] = ()
         """What is wrong with the file as it stands; empty: it is in force."""
         self.notes: tuple[str, ...] = ()
@@ -245,6 +245,7 @@ class Watcher:
         is_first = self._signature is None
         seen = await asyncio.to_thread(self._see, None if is_first or self._is_pending else self._signature)
         now_s = self._clock.monotonic_s()
+        self._in_force = self._in_force or defaults()
         if seen is None:
             return False
         if seen.signature != self._signature:
@@ -262,6 +263,7 @@ class Watcher:
 
     def _see(self, known: _Signature | None) -> _Seen | None:
         """Return what stands on the disk, or None where it is as `known`. Blocking."""
+        defaults()  # read here, once: the event loop has no time for it
         signature: _Signature = ()
         try:
             found = self.path.stat()
