@@ -124,7 +124,7 @@ class Centroids:
         equal = np.flatnonzero(fits & (similarities == best))
         return Nearest(cluster_id=min(self._ids[at] for at in equal), similarity=min(1.0, best))
 
-    def bare(self, at_us: int, window_us: int) -> bool:
+    def is_lacking(self, at_us: int, window_us: int) -> bool:
         """Return whether of some cluster that is near enough in time nothing is known yet."""
         return any(
             not self._n_vectors[cluster_id] and abs(int(self._newest_us[self._at[cluster_id]]) - at_us) <= window_us

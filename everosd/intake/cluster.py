@@ -166,7 +166,7 @@ class Clustering:
         settings = self._settings()
         window_us = int(settings.time_window_days * _DAY_US)
         centroids = await self._centroids(embedding, entry.owner, space)
-        if (n := embedding.n_owed()) and centroids.bare(entry.timestamp_us, window_us):
+        if (n := embedding.n_owed()) and centroids.is_lacking(entry.timestamp_us, window_us):
             raise _not_yet(n)  # it might belong there
         nearest = centroids.nearest(vector, entry.timestamp_us, window_us, settings.threshold)
         cluster_id = _new_id(entry, centroids) if nearest is None else nearest.cluster_id
