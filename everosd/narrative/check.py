@@ -1,12 +1,80 @@
-"""What a text says that its sources do not: names, numbers and dates out of nowhere, statements without support."""
+"""What a text says that its sources do not: names, numbers and dates out of nowhere, statements without support.
+
+Nothing here asks a model. Names are what is written large, so in scripts without capitals only those are known that stand
+in quotation marks, beside a form of address, or in another script. German writes every noun large: there the word before
+has to tell. Where in doubt a text is taken to invent: whoever asks has the sources' own words to fall back on.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable
-from typing import Literal
+import itertools
+import re
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple
 
 import msgspec
+
+from everosd.index import token
+from everosd.narrative import figure, words
+
+SUPPORT = 0.6
+"""Share of a statement's words that its sources must have."""
+
+MAX_COUNT = 20
+"""Above, a number is no count of what a text lists."""
+
+_CASED = r"[A-ZÀ-ÖØ-ÞĀ-ŽΑ-ΩА-ЯЁ]"
+_WORD = re.compile(r"[^\W_]+(?:['’.&-][^\W_]+)*")  # noqa: RUF001  # as typeset
+_UNSPACED = re.compile(r"[\u0e00-\u0eff\u3041-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
+_SENTENCE = re.compile(r"(?<=[.!?…])[\"'”’»)\]]*\s+|(?<=[。！？])[」』”’）]*|\n+")  # noqa: RUF001  # signs of other scripts are meant
+_OPENS = re.compile(r"(?:^|[.!?…:;。！？：]|[\"'“”„«»‘(\[*•#>-]|\n)\s*$")  # noqa: RUF001
+_ABBREVIATED = re.compile(r"\b(?:mr|mrs|ms|dr|prof|st|sr|jr|vs|e\.g|i\.e|bzw|z\.b)\.\s*$", re.IGNORECASE)
+_SPEAKER = re.compile(
+    r"^(?:\W*\d{4}-\d\d-\d\d[^\n:]*(?:\d\d:\d\d(?::\d\d)?)?\]?\s+|\[[^\]\n]{1,40}\]\s*)?(?P<name>[^\s:：][^:：\n]{0,59})[:：]\s?(?P<said>.*)$"
+)  # noqa: RUF001
+_DAY_LINE = re.compile(r"^\d{4}-\d\d-\d\d(?: \d\d:\d\d)?$")
+_QUOTED = re.compile(r"[「『《“„]([^」』》”“\n]{2,40})[」』》”“]")
+_ADDRESSED = re.compile(
+    r"(?P<ja>[\u30a0-\u30ff\u4e00-\u9fffA-Za-z]{1,8})(?:さん|くん|ちゃん|君|様|先生|氏)|(?:名叫|叫做|名为|名為)(?P<zh>[\u4e00-\u9fff]{2,3})|(?P<near>[小老阿][\u4e00-\u9fff])(?![\u4e00-\u9fff]{0,1}[时時家学學])"
+)
+_KATAKANA = re.compile(r"[\u30a1-\u30fa\u30fc]{2,}")
+_LIST = re.compile(r"[^,.;:!?\n]+(?:, [^,.;:!?\n]+)+,? (?:and|und|et|y|e|en|и) [^,.;:!?\n]+")
+_LISTED = re.compile(r",? (?:and|und|et|y|e|en|и) |, ")
+_HAN_GLUE = frozenset(
+    "的了是在和他她我你您们們很也不有说說这這那着著过過就都还還要会會能对對为為与與及并其之被把将將让讓给給从從到地得个個一上下来來去以可没沒又再吗呢吧啊呀"
+)
+_QUESTION = re.compile(r"[?？؟]")  # noqa: RUF001
+_DETERMINED = re.compile(
+    r"\b(?:an?|his|her|their|my|our|your|another|two|three|four|five|some|new)\s+((?:[a-z-]+\s+){0,2}?[a-z-]+)\b(?=\s*(?:[.,;:!?)]|$|\b(?:named|called|and|or|who|which|that|with|from|in|at|on|to|for|of|is|was|has|by|about|as)\b))"
+)
+_DEMONYMS = (
+    "an",
+    "n",
+    "ian",
+    "ean",
+    "ish",
+    "ese",
+    "i",
+    "ic",
+    "isch",
+    "ische",
+    "ischen",
+    "ischer",
+    "er",
+    "ais",
+    "aise",
+    "ano",
+    "ana",
+    "en",
+    "enne",
+    "ais",
+)
+_STOPS = token.STOP_WORDS | words.STOP
+_LIGHT = _STOPS | words.TELLING
+_MIN_STEM = 5  # letters that two forms of a word share
+_MIN_NICKNAME = 3
+_N_OTHERS = 2
 
 
 class Invention(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,27 +85,288 @@ class Invention(msgspec.Struct, frozen=True, kw_only=True):
     """As it is written there."""
 
 
+class _Unit(NamedTuple):
+    """A line or sentence of the sources."""
+
+    text: str
+    terms: frozenset[str]
+    about: frozenset[str]
+    """Who says it and who is named in it, folded words of names."""
+    is_negated: bool
+
+
 class Grounds:
-    """Sources, read once, against which texts are held."""
+    """Sources, read once, against which texts are held.
+
+    Lines like `Name: what was said` are read as said by that name: then a statement about one who speaks has to have its
+    words from what they say, what is said of them, or what they were asked.
+    """
 
     def __init__(self, sources: Iterable[str], *, dates: Iterable[dt.date] = ()) -> None:
         """Take the sources, and days that they are of besides those that they name (their timestamps)."""
-        self._text = "\n".join(sources)
-        self._dates = frozenset(dates)
+        self._whole = "\n".join(sources)
+        figures = figure.read(self._whole)
+        self._dates = {date for one in figures for date in one.dates} | {
+            figure.Date(day.year, day.month, day.day) for day in dates
+        }
+        self._years = {date.year for date in self._dates if date.year}
+        self._weekdays = {date.weekday for date in self._dates if date.weekday is not None} | {
+            day.weekday() for date in self._dates if (day := _day(date)) is not None
+        }
+        self._minutes = {minute for one in figures for minute in one.minutes}
+        self._numbers = {number for one in figures for number in one.numbers}
+        self._terms = _terms(self._whole)
+        self._prefixes = _prefixes(self._terms)
+        self._names = frozenset(words.fold(word) for word in re.findall(rf"{_CASED}[^\W\d_]+", self._whole))
+        self._speakers: frozenset[str] = frozenset()
+        self._units = self._read_units()
+        self._all = _Pool(self._units)
+        self._pools: dict[frozenset[str], _Pool] = {}
+
+    # -- names, numbers, dates ------------------------------------------------------------------------------------------
 
     def inventions(self, text: str) -> tuple[Invention, ...]:
-        """Return the names, numbers and dates of `text` that no source has, in the order of the text, each once."""
-        del text
-        return ()
+        """Return the names, numbers and dates of `text` that no source has, in the order of the text, each once.
+
+        No inventions are: the year of a day that has none in the sources, where they are of that year; the weekday of
+        a day; a count of what the text or a source lists; one.
+        """
+        found: list[tuple[int, Invention]] = []
+        figures = figure.read(text)
+        for one in figures:
+            kind: Literal["date", "number"] = "date" if one.dates or one.minutes else "number"
+            if not self._has(one, text):
+                found.append((one.start, Invention(kind=kind, text=text[one.start : one.end])))
+        taken = [(one.start, one.end) for one in figures]
+        found += ((at, Invention(kind="name", text=name)) for at, name in self._strangers(text, taken))
+        return tuple(dict.fromkeys(one for _, one in sorted(found, key=lambda each: each[0])))
+
+    def _has(self, one: figure.Said, text: str) -> bool:
+        if one.dates and any(self._has_date(date) for date in one.dates):
+            return True
+        if one.minutes and one.minutes & self._minutes:
+            return True
+        if not one.numbers:
+            return False
+        if one.numbers & self._numbers or 1.0 in one.numbers:
+            return True
+        number = min(one.numbers)
+        return number == 0 or (not one.dates and self._is_count(number, text, one.end))
+
+    def _has_date(self, asked: figure.Date) -> bool:
+        if asked.weekday is not None:
+            return asked.weekday in self._weekdays
+        if any(asked.fits(date) for date in self._dates):
+            return True
+        return asked.year in self._years and any(
+            date.year is None and date.month is not None and asked._replace(year=None).fits(date)
+            for date in self._dates
+        )
+
+    def _is_count(self, number: float, text: str, at: int) -> bool:
+        """Return whether a number may count what is listed: as many names stand beside what it counts, or in a list."""
+        if number > MAX_COUNT:
+            return False
+        for each in (text, self._whole):
+            for listed in _LIST.findall(each):
+                if len(_LISTED.split(listed)) == number:
+                    return True
+        counted = [word for word in _WORD.findall(text[at : at + 60])[:3] if words.fold(word) not in _LIGHT]
+        for word in counted[:2]:
+            stems = _forms(word)
+            beside: set[str] = set()
+            for sentence in itertools.chain(_SENTENCE.split(text), (unit.text for unit in self._units)):
+                if stems & _terms(sentence):
+                    beside |= {
+                        words.fold(name) for name in re.findall(rf"(?<=[\w,] ){_CASED}[^\W\d_]{{2,}}", sentence)
+                    } & self._names
+            if beside and number in (len(beside), len(beside - self._speakers)):
+                return True
+        return False
+
+    def _strangers(self, text: str, taken: list[tuple[int, int]]) -> Iterator[tuple[int, str]]:
+        """Yield the names in `text` that no source has, and where they stand."""
+        is_german = _is_german(text)
+        before = ""
+        for match in _WORD.finditer(text):
+            word = match[0]
+            previous, before = before, word
+            if any(start <= match.start() < end for start, end in taken) or _UNSPACED.search(word):
+                continue
+            has_capital = any(char.isupper() for char in word)
+            has_digit = any(char.isdigit() for char in word)
+            if not has_capital and not (has_digit and any(char.isalpha() for char in word)):
+                continue
+            folded = words.fold(word)
+            if self._knows_name(word) or folded in words.MONTHS or len(folded) == 1:
+                continue
+            if not has_digit and _is_common(text, match.start(), word, folded, previous, is_german=is_german):
+                continue
+            yield match.start(), word
+        if _UNSPACED.search(text):
+            yield from self._unspaced_strangers(text)
+
+    def _knows_name(self, word: str) -> bool:
+        """Return whether the sources have this name, in part, as a nickname, or as what it is derived from."""
+        parts = [part for part in re.split(r"['’.&-]", words.fold(word)) if part and part != "s"]  # noqa: RUF001
+        return bool(_forms(word) & self._terms) or all(self._knows_part(part) for part in parts)
+
+    def _knows_part(self, part: str) -> bool:
+        if _forms(part) & self._terms or part in words.STARTERS:
+            return True
+        for name in self._names:
+            short, long = sorted((part, name), key=len)
+            if (
+                len(short) >= _MIN_NICKNAME
+                and long.startswith(short)
+                and (len(long) > len(short) + 1 or long[-1] in "sn")
+            ):
+                return True
+            n_shared = _n_shared(part, name)
+            if (
+                n_shared >= _MIN_STEM - 1
+                and (part[n_shared:] in _DEMONYMS or name[n_shared:] in _DEMONYMS)
+                and (
+                    len(part) - n_shared <= 4 and len(name) - n_shared <= 4  # noqa: PLR2004  # endings
+                )
+            ):
+                return True
+        return False
+
+    def _unspaced_strangers(self, text: str) -> Iterator[tuple[int, str]]:
+        for form in (_QUOTED, _ADDRESSED, _KATAKANA):
+            for match in form.finditer(text):
+                name = next((group for group in match.groups() if group), match[0])
+                if name not in self._whole and not (form is _KATAKANA and self._has_foreign(name)):
+                    yield match.start(), name
+
+    def _has_foreign(self, name: str) -> bool:
+        """Return whether most pairs of signs of a word in Katakana are in the sources."""
+        pairs = [name[at : at + 2] for at in range(len(name) - 1)]
+        return sum(pair in self._whole for pair in pairs) * 3 > len(pairs) * 2
+
+    # -- statements ---------------------------------------------------------------------------------------------------
 
     def supports(self, statement: str) -> bool:
-        """Return whether nothing of a statement is an invention, most of its words are the sources', and of whom they are said."""
-        return not self.inventions(statement)
+        """Return whether the sources say a statement.
+
+        That is: nothing of it is an invention, at least `SUPPORT` of its words are theirs, nothing that one could own or
+        meet is new in it, it is negated where they are, and what it says of somebody was said by them or of them.
+        """
+        return not self.inventions(statement) and self._says(statement)
 
     def unsupported(self, text: str) -> tuple[str, ...]:
-        """Return the sentences of `text` that the sources do not support."""
-        del text
-        return ()
+        """Return the sentences of `text` that the sources do not say; inventions apart."""
+        return tuple(one for one in sentences(text) if not self._says(one))
+
+    def _says(self, statement: str) -> bool:
+        speaker = _SPEAKER.match(statement)
+        pool = self._pool(statement)
+        told = speaker["said"] if speaker and words.fold(speaker["name"]).split()[0] in self._speakers else statement
+        heavy = list(_heavy(told))
+        if not heavy:
+            return True
+        found = sum(weight for word, weight in heavy if self._has_word(word, pool))
+        total = sum(weight for _, weight in heavy)
+        if found < SUPPORT * total:
+            return False
+        if any(not self._has_thing(phrase, pool) for phrase in _DETERMINED.findall(told)):
+            return False
+        return self._agrees(told, pool)
+
+    def _has_thing(self, phrase: str, pool: _Pool) -> bool:
+        noun = words.fold(phrase.split()[-1].split("-")[-1])
+        if noun in _LIGHT or noun in words.ABSTRACT or noun in words.NUMBERS or noun.endswith(words.COMMON_ENDINGS):
+            return True
+        return self._has_word(noun, pool)
+
+    def _has_word(self, word: str, pool: _Pool) -> bool:
+        if _UNSPACED.search(word):
+            return word in pool.text
+        return pool.has(word)
+
+    def _agrees(self, statement: str, pool: _Pool) -> bool:
+        """Return whether a statement is negated as what it was taken from is."""
+        is_negated = _is_negated(statement)
+        heavy = {form for word, _ in _heavy(statement) for form in _forms(word)} - self._names
+        if not heavy:
+            return True
+        scored = [(len(heavy & unit.terms), unit.is_negated) for unit in pool.units]
+        best = max((n for n, _ in scored), default=0)
+        if best == 0:
+            return True
+        kinds = {negated for n, negated in scored if n >= max(1, best - (best > 2))}  # noqa: PLR2004  # all but one of several
+        if is_negated:
+            return any(negated for n, negated in scored if n) or not kinds
+        return False in kinds
+
+    def _pool(self, statement: str) -> _Pool:
+        """Return what is said by or of those who speak and are named in a statement; all where nobody is."""
+        named = (
+            frozenset(words.fold(word) for word in _WORD.findall(re.sub(r"['’]s\b", "", statement))) & self._speakers
+        )  # noqa: RUF001
+        if not named or named >= self._speakers:
+            return self._all
+        if named not in self._pools:
+            chosen = []
+            for at, unit in enumerate(self._units):
+                follows = self._units[at + 1].about if at + 1 < len(self._units) else frozenset[str]()
+                if unit.about & named or (follows & named and _QUESTION.search(unit.text)):
+                    chosen.append(unit)
+            self._pools[named] = _Pool(chosen)
+        return self._pools[named]
+
+    def _read_units(self) -> list[_Unit]:
+        """Take the sources apart: lines of a transcript, else sentences; who is meant goes on until another is named."""
+        lines = [line for line in self._whole.split("\n") if line.strip() and not _DAY_LINE.match(line.strip())]
+        spoken = [(_SPEAKER.match(line) if not line.startswith(" ") else None) for line in lines]
+        counts: dict[str, int] = {}
+        for match in spoken:
+            if match:
+                counts[match["name"]] = counts.get(match["name"], 0) + 1
+        is_talk = sum(counts.values()) * 3 >= len([line for line in lines if not line.startswith(" ")]) * 2
+        if is_talk:
+            self._speakers = frozenset(
+                part for name in counts for part in words.fold(name).split() if len(part) > 1 and part not in _STOPS
+            )
+        units: list[_Unit] = []
+        about: frozenset[str] = frozenset()
+        for line, match in zip(lines, spoken, strict=True):
+            name = match["name"] if match and is_talk else ""
+            said = match["said"] if match and is_talk else line
+            if name:
+                about = frozenset(words.fold(name).split())
+            for sentence in sentences(said):
+                folded = frozenset(words.fold(word) for word in _WORD.findall(re.sub(r"['’]s\b", "", sentence)))  # noqa: RUF001
+                units.append(
+                    _Unit(sentence, _terms(sentence), (folded & self._speakers) | about, _is_negated(sentence))
+                )
+        return units
+
+
+class _Pool:
+    """Units to take words from."""
+
+    def __init__(self, units: Iterable[_Unit]) -> None:
+        self.units = list(units)
+        self.text = "\n".join(unit.text for unit in self.units)
+        self._terms: frozenset[str] = frozenset().union(*(unit.terms for unit in self.units))
+        self._prefixes = _prefixes(self._terms)
+
+    def has(self, word: str) -> bool:
+        """Return whether there is a form of `word`."""
+        if _forms(word) & self._terms:
+            return True
+        folded = words.fold(word)
+        base = words.IRREGULAR.get(folded)
+        if base is not None and (base in self._terms or any(words.IRREGULAR.get(term) == base for term in self._terms)):
+            return True
+        if base is None and any(words.IRREGULAR.get(term) == folded for term in self._terms):
+            return True
+        for other in self._prefixes.get(folded[:_MIN_STEM], ()) if len(folded) >= _MIN_STEM else ():
+            if _n_shared(folded, other) * 5 >= max(len(folded), len(other)) * 3:
+                return True
+        return False
 
 
 def inventions(text: str, sources: Iterable[str], *, dates: Iterable[dt.date] = ()) -> tuple[Invention, ...]:
@@ -48,3 +377,108 @@ def inventions(text: str, sources: Iterable[str], *, dates: Iterable[dt.date] = 
 def is_supported(statement: str, sources: Iterable[str], *, dates: Iterable[dt.date] = ()) -> bool:
     """Return whether the sources say what `statement` says; for several statements make `Grounds` once."""
     return Grounds(sources, dates=dates).supports(statement)
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences of a text, without those that are empty."""
+    found: list[str] = []
+    for part in _SENTENCE.split(text):
+        one = (part or "").strip()
+        if not one:
+            continue
+        if found and _ABBREVIATED.search(found[-1] + " "):
+            found[-1] += f" {one}"
+        else:
+            found.append(one)
+    return found
+
+
+def _terms(text: str) -> frozenset[str]:
+    return frozenset(token.lead_terms(text, "").split())
+
+
+def _forms(word: str) -> frozenset[str]:
+    """Return the terms that stand for a word as a whole; a part of a compound does not."""
+    plain = re.sub(r"['’]s$", "", word)  # noqa: RUF001
+    return frozenset(
+        term.text for term in token.query_terms(plain) if term.weight > token.PART_WEIGHT and not term.is_pair
+    ) or frozenset({words.fold(plain)})
+
+
+def _prefixes(terms: Iterable[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for term in terms:
+        if len(term) >= _MIN_STEM:
+            found.setdefault(term[:_MIN_STEM], []).append(term)
+    return found
+
+
+def _n_shared(one: str, other: str) -> int:
+    return next(
+        (at for at, (left, right) in enumerate(zip(one, other, strict=False)) if left != right),
+        min(len(one), len(other)),
+    )
+
+
+def _heavy(text: str) -> Iterator[tuple[str, float]]:
+    """Yield the words of a text that say something, with their weight; of scripts without spaces, single signs."""
+    taken = [(one.start, one.end) for one in figure.read(text)]
+    for match in _WORD.finditer(text):
+        word = match[0]
+        if any(start <= match.start() < end for start, end in taken):
+            continue
+        if _UNSPACED.search(word):
+            yield from ((char, 0.4) for char in word if char not in _HAN_GLUE and not "\u3041" <= char <= "\u309f")
+            continue
+        folded = words.fold(word)
+        if folded in _LIGHT or folded in words.NEGATIONS or len(folded) < 3:  # noqa: PLR2004  # says nothing
+            continue
+        yield word, 1.0
+
+
+def _is_negated(text: str) -> bool:
+    folded = words.fold(text)
+    return (
+        not words.NEGATIONS.isdisjoint(re.findall(r"[^\W_]+(?:'[^\W_]+)?", folded))
+        or "n't" in folded
+        or any(sign in text for sign in words.HAN_NEGATIONS)
+    )
+
+
+def _is_german(text: str) -> bool:
+    found = [words.fold(word) for word in _WORD.findall(text)]
+    return sum(word in words.GERMAN for word in found) * 8 > len(found)
+
+
+def _is_common(text: str, at: int, word: str, folded: str, previous: str, *, is_german: bool) -> bool:  # noqa: PLR0913
+    """Return whether a word written large is none of the names: it begins a sentence, or German writes it so."""
+    if folded in words.STARTERS or folded in _STOPS:
+        return True
+    is_plain = word[0].isupper() and word[1:].islower()
+    opens = _OPENS.search(text[:at]) is not None and _ABBREVIATED.search(text[:at]) is None
+    if (
+        is_plain
+        and (opens or is_german)
+        and (folded.endswith(words.COMMON_ENDINGS) or folded in _LIGHT or folded in words.ABSTRACT)
+    ):
+        return True
+    if opens and re.search(rf"\b{re.escape(word.lower())}\b", text):
+        return True
+    if is_german and is_plain and not opens:
+        before = words.fold(previous)
+        return before in words.LEADS_TO_NOUN or (
+            before not in _STOPS
+            and before.endswith(("e", "en", "er", "es", "em"))
+            and before[:1].islower()
+            and previous[:1].islower()
+        )
+    return False
+
+
+def _day(date: figure.Date) -> dt.date | None:
+    if date.year is None or date.month is None or date.day is None:
+        return None
+    try:
+        return dt.date(date.year, date.month, date.day)
+    except ValueError:
+        return None
