@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import datetime as dt
 import errno
-import functools
 import importlib
 import os
 import sqlite3
@@ -238,8 +237,8 @@ async def open_parts(
                 reader=reader,
                 search=finder,
                 embedding=embedding,
+                cascade=cascade,
                 time=clock,
-                caught_up=functools.partial(learning.caught_up, cascade),
             )
             stack.push_async_callback(learner.close)
         yield Node(
@@ -328,6 +327,8 @@ async def loops(node: Node, *, is_watching: bool) -> AsyncIterator[None]:
     """
     from everosd.cascade import rebuild
 
+    if not is_watching:
+        node.cascade.writer.on_written = lambda path: node.cascade.mark((path,))
     try:
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(node.cascade.run(), name="cascade")]
@@ -388,7 +389,7 @@ def application(
             watcher=None if stop is None else node.watcher,
             notices=notices,
             intake=None if node.learning is None else node.learning.intake,
-            engine=None,
+            engine=None if node.learning is None else node.learning.engine,
             model=None if node.learning is None else node.learning.chat,
             in_force=None if node.learning is None else node.learning.in_force,
         )

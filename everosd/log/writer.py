@@ -11,7 +11,7 @@ import asyncio
 import errno
 import os
 import zoneinfo
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -93,6 +93,8 @@ class Writer:
         self._late_task: asyncio.Task[None] | None = None
         self._unmerged: dict[Path, Unmerged] = {}
         self._is_closed = self._is_closing = False
+        self.on_written: Callable[[types.RelPath], None] = _tell_nobody
+        """Called with each file that was written, where nothing watches the root."""
 
     def newest_stamp(self, path: types.RelPath) -> str:
         """Return the stamp of the last write of this process to a file; empty when there was none."""
@@ -323,6 +325,7 @@ class Writer:
                 if unwritable is not None:
                     self._redirect(queue, unwritable, jobs)
                 self._watch_displaced()
+                self.on_written(queue.path)
 
     def _expire(self, queue: job.Queue, now_s: float) -> None:
         """Send away what has waited too long because somebody changes the file all the time."""
@@ -440,3 +443,7 @@ class Writer:
 def _key(save: displaced.LateSave, kept: Path | None) -> Path:
     """Return what a save that waits is known by: its copy, else the file that it is for."""
     return save.path if kept is None else kept
+
+
+def _tell_nobody(path: types.RelPath) -> None:
+    """Take no notice: the watcher does."""
