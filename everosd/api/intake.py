@@ -45,7 +45,6 @@ class Intake:
     async def add(self, request: reply.Request) -> reply.Response:
         """Answer POST memory/add: the messages are on disk when it is answered."""
         reply.called(request, "memory/add")
-        intake = self._intake()
         body = await reply.body(request)
         asked = requests.decode(requests.ADD, body)
         if asked.async_mode and len(body) > (limit := self._max_payload_bytes()):
@@ -55,7 +54,7 @@ class Intake:
         mended = _with_nul(asked.messages) if ESCAPED_NUL in body else ()
         if mended:
             log.warning("nul_characters_left_out", request_id=reply.request_id(request), messages=mended)
-        added = await intake.add(
+        added = await self._intake().add(
             session,
             given,
             task_id=reply.request_id(request),
@@ -71,10 +70,9 @@ class Intake:
     async def flush(self, request: reply.Request) -> reply.Response:
         """Answer POST memory/flush: where it says `extracted`, the Markdown is on disk."""
         reply.called(request, "memory/flush")
-        intake = self._intake()
         asked = requests.decode(requests.FLUSH, await reply.body(request))
         session = scope.space(asked).owner("session", asked.session_id)
-        flushed = await intake.flush(session, task_id=reply.request_id(request))
+        flushed = await self._intake().flush(session, task_id=reply.request_id(request))
         if flushed.status == "queued":
             return _queued(request, 0, flushed.pending)
         return reply.success(request, schema.FlushResponseData(status=flushed.status))
@@ -82,11 +80,10 @@ class Intake:
     async def tasks(self, request: reply.Request) -> reply.Response:
         """Answer GET tasks."""
         reply.called(request, "tasks")
-        intake = self._intake()
         asked = requests.decode_query(request.query_params.multi_items(), schema.TasksQuery)
         where = scope.space(asked)
         session_id = None if asked.session_id is None else types.nfc(asked.session_id)
-        found, total = await intake.tasks(
+        found, total = await self._intake().tasks(
             where.app,
             where.project,
             session_id=session_id,

@@ -29,10 +29,9 @@ class Ome:
     async def trigger(self, request: reply.Request) -> reply.Response:
         """Answer POST ome/trigger with a bare object: 200 whatever came of the runs."""
         reply.called(request, "ome/trigger")
-        running = self._engine()
         asked = requests.decode(requests.TRIGGER, await reply.body(request))
         timeout_s = min(asked.timeout, MAX_TIMEOUT_S) if asked.timeout > 0 else 0.0  # not a number counts as none
-        done = await running.trigger(asked.name, timeout_s=timeout_s, force=asked.force, dry_run=asked.dry_run)
+        done = await self._engine().trigger(asked.name, timeout_s=timeout_s, force=asked.force, dry_run=asked.dry_run)
         answer = schema.TriggerResponse(
             status=done.status,
             name=done.name,

@@ -211,6 +211,10 @@ class Line:
                 waiter.set_exception(error)
         return attempt
 
+    def unwritten(self) -> list[message.Segment]:
+        """Return the segments whose Episodes are not on disk, in order."""
+        return [segment for segment in self._state.open.values() if segment.id not in self._on_disk]
+
     def written(self, segment: message.Segment) -> None:
         """Tell those who wait for a segment that its Episodes are on disk."""
         self._on_disk.add(segment.id)

@@ -243,7 +243,7 @@ class Intake:
                 state = await here.load()
         except errors.LogError:
             return None
-        cut = [one for segment in state.open.values() for one in segment.messages]
+        cut = [one for segment in here.unwritten() for one in segment.messages]
         return tuple(sorted((*cut, *state.waiting), key=session.BY_TIME))
 
     def retry(self) -> int:
