@@ -32,6 +32,7 @@ MAX_TOOL_CHARS = 600
 """Of what a tool answered; all of it is in the session's log."""
 
 _MIN_WORDS, _MIN_SIGNS = 3, 4
+_N_SUMMARY = 5
 _MIN_TAIL = 20  # characters of a sentence that are better than none
 _INDENT = "  "
 _NAME_CHARS = 60
@@ -133,10 +134,10 @@ def facts(content: str) -> list[str]:
 def turns(content: str) -> list[Turn]:
     """Return who said what, as far as the content is a transcript; other lines have no name."""
     lines = content.splitlines()
-    is_transcript = any(_DAY.match(line.strip()) for line in lines[:1]) or _has_speakers(lines)
+    is_transcript = any(_DAY.match(line.rstrip()) for line in lines[:1]) or _has_speakers(lines)
     found: list[Turn] = []
     for line in lines:
-        if _DAY.match(line.strip()):
+        if _DAY.match(line.rstrip()):
             continue
         match = _TURN.match(line) if is_transcript and not line.startswith(_INDENT) else None
         if match:
@@ -204,7 +205,7 @@ def subject(content: str) -> str:
     """Return one line of at most 120 characters: who, when, and the sentence that says most of what it is about."""
     said = turns(content)
     names = list(dict.fromkeys(turn.name for turn in said if turn.name))
-    day = next((line.strip()[:10] for line in content.splitlines() if _DAY.match(line.strip())), "")
+    day = next((line[:10] for line in content.splitlines() if _DAY.match(line.rstrip())), "")
     code = tongue.of(content)
     parts = [", ".join(names[:3])] if names else []
     if day:
@@ -212,7 +213,8 @@ def subject(content: str) -> str:
     head = ", ".join(parts)
     best = _telling(said, 1)
     room = MAX_SUBJECT_CHARS - len(head) - 2
-    tail = _cut(best[0][1], room) if best and room > _MIN_TAIL else ""
+    tail = best[0].who if best and len(names) > 1 else best[0].text if best else ""
+    tail = _cut(tail, room) if room > _MIN_TAIL else ""
     return (f"{head}: {tail}" if head and tail else head or tail)[:MAX_SUBJECT_CHARS]
 
 
@@ -220,14 +222,14 @@ def summary(content: str) -> str:
     """Return the sentences that say most of what it is about, in order, at most 400 characters."""
     picked: list[tuple[int, str]] = []
     room = MAX_SUMMARY_CHARS
-    for at, sentence in _telling(turns(content), 5):
-        if len(sentence) < room:
-            picked.append((at, sentence))
-            room -= len(sentence) + 1
+    for one in _telling(turns(content), _N_SUMMARY):
+        if len(one.who) < room:
+            picked.append((one.at, one.who))
+            room -= len(one.who) + 1
     return " ".join(sentence for _, sentence in sorted(picked))
 
 
-def _telling(said: Sequence[Turn], n: int) -> list[tuple[int, str]]:
+def _telling(said: Sequence[Turn], n: int) -> list[_Sentence]:
     """Return the `n` sentences that say most, the best first, each with its place.
 
     That is: something definite, as a date, a name or a number; of whoever speaks and not of whom is spoken to; and
@@ -244,7 +246,8 @@ def _telling(said: Sequence[Turn], n: int) -> list[tuple[int, str]]:
                 who = f"{turn.name}: {sentence}" if turn.name else sentence
                 sentences.append(_Sentence(len(sentences), who, sentence, words))
     if not sentences:
-        return [(0, turn.text.strip().split("\n")[0]) for turn in said[:1]]
+        first = " ".join(said[0].text.split()) if said else ""
+        return [_Sentence(0, first, first, frozenset())] if first else []
 
     def weight(one: _Sentence) -> float:
         said = set(_WORD.findall(one.text.lower()))
@@ -257,11 +260,12 @@ def _telling(said: Sequence[Turn], n: int) -> list[tuple[int, str]]:
         short = min(1.0, (len(one.words) + 1) / _FULL_WORDS)
         return (definite + person + shared + 1) * short * (1 - 0.3 * one.at / len(sentences))
 
-    return [(one.at, one.who) for one in sorted(sentences, key=weight, reverse=True)[:n]]
+    return sorted(sentences, key=weight, reverse=True)[:n]
 
 
 class _Sentence(NamedTuple):
     at: int
+    """Place among them."""
     who: str
     """With who said it."""
     text: str
