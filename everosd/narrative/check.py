@@ -5,6 +5,8 @@ in quotation marks, beside a form of address, or in another script. German write
 has to tell. Where in doubt a text is taken to invent: whoever asks has the sources' own words to fall back on.
 """
 
+# ruff: noqa: RUF001  # signs of other scripts are meant
+
 from __future__ import annotations
 
 import datetime as dt
@@ -25,14 +27,14 @@ MAX_COUNT = 20
 """Above, a number is no count of what a text lists."""
 
 _CASED = r"[A-ZÀ-ÖØ-ÞĀ-ŽΑ-ΩА-ЯЁ]"
-_WORD = re.compile(r"[^\W_]+(?:['’.&-][^\W_]+)*")  # noqa: RUF001  # as typeset
+_WORD = re.compile(r"[^\W_]+(?:['’.&-][^\W_]+)*")
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u3041-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
-_SENTENCE = re.compile(r"(?<=[.!?…])[\"'”’»)\]]*\s+|(?<=[。！？])[」』”’）]*|\n+")  # noqa: RUF001  # signs of other scripts are meant
-_OPENS = re.compile(r"(?:^|[.!?…:;。！？：]|[\"'“”„«»‘(\[*•#>-]|\n)\s*$")  # noqa: RUF001
+_SENTENCE = re.compile(r"(?<=[.!?…])[\"'”’»)\]]*\s+|(?<=[。！？])[」』”’）]*|\n+")
+_OPENS = re.compile(r"(?:^|[.!?…:;。！？：]|[\"'“”„«»‘(\[*•#>-]|\n)\s*$")
 _ABBREVIATED = re.compile(r"\b(?:mr|mrs|ms|dr|prof|st|sr|jr|vs|e\.g|i\.e|bzw|z\.b)\.\s*$", re.IGNORECASE)
 _SPEAKER = re.compile(
     r"^(?:\W*\d{4}-\d\d-\d\d[^\n:]*(?:\d\d:\d\d(?::\d\d)?)?\]?\s+|\[[^\]\n]{1,40}\]\s*)?(?P<name>[^\s:：][^:：\n]{0,59})[:：]\s?(?P<said>.*)$"
-)  # noqa: RUF001
+)
 _DAY_LINE = re.compile(r"^\d{4}-\d\d-\d\d(?: \d\d:\d\d)?$")
 _QUOTED = re.compile(r"[「『《“„]([^」』》”“\n]{2,40})[」』》”“]")
 _ADDRESSED = re.compile(
@@ -44,7 +46,7 @@ _LISTED = re.compile(r",? (?:and|und|et|y|e|en|и) |, ")
 _HAN_GLUE = frozenset(
     "的了是在和他她我你您们們很也不有说說这這那着著过過就都还還要会會能对對为為与與及并其之被把将將让讓给給从從到地得个個一上下来來去以可没沒又再吗呢吧啊呀"
 )
-_QUESTION = re.compile(r"[?？؟]")  # noqa: RUF001
+_QUESTION = re.compile(r"[?？؟]")
 _DETERMINED = re.compile(
     r"\b(?:an?|his|her|their|my|our|your|another|two|three|four|five|some|new)\s+((?:[a-z-]+\s+){0,2}?[a-z-]+)\b(?=\s*(?:[.,;:!?)]|$|\b(?:named|called|and|or|who|which|that|with|from|in|at|on|to|for|of|is|was|has|by|about|as)\b))"
 )
@@ -208,7 +210,7 @@ class Grounds:
 
     def _knows_name(self, word: str) -> bool:
         """Return whether the sources have this name, in part, as a nickname, or as what it is derived from."""
-        parts = [part for part in re.split(r"['’.&-]", words.fold(word)) if part and part != "s"]  # noqa: RUF001
+        parts = [part for part in re.split(r"['’.&-]", words.fold(word)) if part and part != "s"]
         return bool(_forms(word) & self._terms) or all(self._knows_part(part) for part in parts)
 
     def _knows_part(self, part: str) -> bool:
@@ -262,7 +264,11 @@ class Grounds:
     def _says(self, statement: str) -> bool:
         speaker = _SPEAKER.match(statement)
         pool = self._pool(statement)
-        told = speaker["said"] if speaker and words.fold(speaker["name"]).split()[0] in self._speakers else statement
+        told = (
+            speaker["said"]
+            if speaker and words.fold(speaker["name"]).split(maxsplit=1)[0] in self._speakers
+            else statement
+        )
         heavy = list(_heavy(told))
         if not heavy:
             return True
@@ -275,7 +281,7 @@ class Grounds:
         return self._agrees(told, pool)
 
     def _has_thing(self, phrase: str, pool: _Pool) -> bool:
-        noun = words.fold(phrase.split()[-1].split("-")[-1])
+        noun = words.fold(phrase.rsplit(maxsplit=1)[-1].rsplit("-", maxsplit=1)[-1])
         if noun in _LIGHT or noun in words.ABSTRACT or noun in words.NUMBERS or noun.endswith(words.COMMON_ENDINGS):
             return True
         return self._has_word(noun, pool)
@@ -304,7 +310,7 @@ class Grounds:
         """Return what is said by or of those who speak and are named in a statement; all where nobody is."""
         named = (
             frozenset(words.fold(word) for word in _WORD.findall(re.sub(r"['’]s\b", "", statement))) & self._speakers
-        )  # noqa: RUF001
+        )
         if not named or named >= self._speakers:
             return self._all
         if named not in self._pools:
@@ -337,7 +343,7 @@ class Grounds:
             if name:
                 about = frozenset(words.fold(name).split())
             for sentence in sentences(said):
-                folded = frozenset(words.fold(word) for word in _WORD.findall(re.sub(r"['’]s\b", "", sentence)))  # noqa: RUF001
+                folded = frozenset(words.fold(word) for word in _WORD.findall(re.sub(r"['’]s\b", "", sentence)))
                 units.append(
                     _Unit(sentence, _terms(sentence), (folded & self._speakers) | about, _is_negated(sentence))
                 )
@@ -399,7 +405,7 @@ def _terms(text: str) -> frozenset[str]:
 
 def _forms(word: str) -> frozenset[str]:
     """Return the terms that stand for a word as a whole; a part of a compound does not."""
-    plain = re.sub(r"['’]s$", "", word)  # noqa: RUF001
+    plain = re.sub(r"['’]s$", "", word)
     return frozenset(
         term.text for term in token.query_terms(plain) if term.weight > token.PART_WEIGHT and not term.is_pair
     ) or frozenset({words.fold(plain)})
@@ -450,7 +456,7 @@ def _is_german(text: str) -> bool:
     return sum(word in words.GERMAN for word in found) * 8 > len(found)
 
 
-def _is_common(text: str, at: int, word: str, folded: str, previous: str, *, is_german: bool) -> bool:  # noqa: PLR0913
+def _is_common(text: str, at: int, word: str, folded: str, previous: str, *, is_german: bool) -> bool:
     """Return whether a word written large is none of the names: it begins a sentence, or German writes it so."""
     if folded in words.STARTERS or folded in _STOPS:
         return True

@@ -55,11 +55,11 @@ _DATES = tuple(
     )
 )
 """Longest first: what one of them has read is not read again. On folded text."""
+_HAS_HAN = re.compile(r"[\u3041-\u30ff\u4e00-\u9fff]")
 _WEEKDAY = re.compile(
     "|".join(
-        rf"\b{re.escape(word)}\b" if word[0].isascii() or "а" <= word[0] <= "я" else word
+        word if _HAS_HAN.search(word) else rf"\b{re.escape(word)}\b"
         for word in sorted(words.WEEKDAYS, key=len, reverse=True)
-        if word not in ("mars", "martes", "sabado") or word == "martes"
     )
 )
 _CLOCK = re.compile(
@@ -149,9 +149,9 @@ def _clock(match: re.Match[str]) -> Said | None:
     if hour > 24:  # noqa: PLR2004  # hours of a day
         return None
     if half:
-        hours = {hour % 12 + (12 if half == "p" else 0)}
-    else:
-        hours = {hour, hour + 12} if hour < 12 else {hour}  # noqa: PLR2004  # "at 2:30" may be in the afternoon
+        hour = hour % 12 + (12 if half == "p" else 0)
+    # "at 2:30" may be in the afternoon
+    hours = {hour} if half or hour >= 12 else {hour, hour + 12}  # noqa: PLR2004  # hours of half a day
     return Said(*match.span(), minutes=frozenset(60 * each + minute for each in hours))
 
 

@@ -4,6 +4,8 @@ English, German, French, Spanish, Italian, Portuguese, Dutch and Russian by word
 folded (`index.token.folded`-like: lower case, no accents) as `fold` returns them.
 """
 
+# ruff: noqa: RUF001  # signs of other scripts are meant
+
 from __future__ import annotations
 
 import unicodedata
@@ -11,7 +13,7 @@ import unicodedata
 
 def fold(word: str) -> str:
     """Return a word in lower case without accents, so that `Février` and `fevrier` are one."""
-    lower = word.replace("’", "'").casefold()  # noqa: RUF001  # as typeset
+    lower = word.replace("’", "'").casefold()
     if lower.isascii():
         return lower
     return "".join(char for char in unicodedata.normalize("NFKD", lower) if not unicodedata.combining(char))
