@@ -90,7 +90,10 @@ def read(text: str, file: str) -> Reading:
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"\(at line (\d+), column \d+\)", str(error))
         line = int(place[1]) if place else text.count("\n") + 1
-        return Reading(settings=defaults(), errors=(errors.ConfigError(file, "", f"is not TOML: {error}", line=line),))
+        return Reading(
+            settings=defaults(),
+            errors=(errors.ConfigError(file, "", f"is not TOML: {error}", line=line, hint=_hint(file)),),
+        )
     found = dict(defaults())
     wrong: list[errors.ConfigError] = []
     notes: list[str] = []
@@ -180,13 +183,19 @@ def _wrong(file: str, text: str, section: str, key: str, reason: str) -> errors.
         name,
         reason,
         line=_line(text, section, key),
-        hint=f"correct {file} and save it; until then nothing of it is in force that was not before",
+        hint=_hint(file),
     )
+
+
+def _hint(file: str) -> str:
+    return f"correct {file} and save it; until then nothing of it is in force that was not before"
 
 
 def _line(text: str, section: str, key: str) -> int | None:
     """Return the line of a key, or of the inline table that holds it."""
     found = config.line_of(text, section, key)
+    if not section and (header := re.search(rf"^\s*\[+\s*[\"']?{re.escape(key)}\b", text, re.MULTILINE)):
+        found = min(text.count("\n", 0, header.end()) + 1, found or MAX_BYTES)
     if found is None and section:
         outer, _, inner = section.rpartition(".")
         found = config.line_of(text, outer, inner)

@@ -566,8 +566,8 @@ async def test_records_are_written_in_batches_and_only_the_newest_are_kept(
     assert runs.KEPT <= len(rows(tmp_path)) <= runs.KEPT + runs.SLACK
 
 
-async def test_a_hundred_thousand_events_may_wait(tmp_path: Path) -> None:
-    """They take some hundred bytes each (counted on a tenth of them), and are taken in order."""
+async def test_events_that_wait_take_some_hundred_bytes_and_are_taken_in_order(tmp_path: Path) -> None:
+    """So that a hundred thousand may wait: counted on ten thousand."""
     work = Work()
     work.gate.clear()
     async with running(tmp_path, work) as made:
@@ -581,11 +581,7 @@ async def test_a_hundred_thousand_events_may_wait(tmp_path: Path) -> None:
         assert used / 10_000 < 400
         assert 10_000 == made.status()[0].waiting
         (one,) = made._desks[FACTS].lanes.values()
-        for number in range(90_000):
-            made.emit(event(f"ep_20260303_{number:08}", origin="o"))
-            if not number % 1000:
-                await asyncio.sleep(0)
-        taken = [one.take(0.0) for _ in range(100_000)]
-        assert ("ep_20260302_00000000", "ep_20260303_00089999") == tuple(
+        taken = [one.take(0.0) for _ in range(10_000)]
+        assert ("ep_20260302_00000000", "ep_20260302_00009999") == tuple(
             job.key[1] for job in (taken[0], taken[-1]) if job is not None
         )
