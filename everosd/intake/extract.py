@@ -1,0 +1,357 @@
+"""A segment becomes an Episode: told by the model where there is one and it tells nothing else, else what was said itself.
+
+What a model answers is held against the messages. What no message says is named to it once; what is ungrounded after that is
+not stored, and the segment is taken word by word.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+import msgspec
+import structlog
+
+from everosd import clock, types
+from everosd.intake import message, tongue, verbatim, when
+from everosd.models import chat, prompt
+from everosd.narrative import check
+
+log = structlog.get_logger(__name__)
+
+NAME = "episode"
+REPAIR = "episode_repair"
+
+MIN_PART_TOKENS = 128
+"""Of the conversation in one prompt, however little room its settings leave."""
+_RESERVE = 64
+"""Tokens of a prompt that stand around its texts."""
+_REPAIR_SHARE = 3
+"""A text and what is wrong with it take up to one part in so many of a prompt that has the conversation repaired."""
+
+KEPT = 0.6
+"""Least share of the sentences of a text that is left when unsupported ones are taken out; with less, it is another text."""
+_AT_ONCE = 0.75
+"""The same without asking for a repair first."""
+
+_MAX_PROBLEMS = 12
+_SAMPLE = 40
+"""A text of fewer letters may be in any language."""
+_FENCE = re.compile(r"([=*])\1{7,}")
+_REASONING = re.compile(
+    r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)|</?(?:think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE
+)
+_REFERS = re.compile(
+    r"(?:he|she|they|it|his|her|their|its|this|that|these|those|there|then|er|sie|es|ihr|ihre|sein|seine|dies|das|il|elle|ils|elles"
+    r"|son|sa|ses|leur|cela|él|ella|ellos|ellas|su|sus|esto|eso|lui|lei|loro|suo|sua|questo|ele|ela|eles|elas|seu|isso)\b|[他她它这那]|彼",
+    re.IGNORECASE,
+)
+"""A sentence that begins so may be about what the sentence before it told of."""
+_LANGUAGES = {
+    "en": "English", "de": "German", "fr": "French", "es": "Spanish", "it": "Italian", "pt": "Portuguese", "zh": "Chinese",
+    "ja": "Japanese",
+}  # fmt: skip
+_OWN_NAMES = {
+    "deutsch": "de", "français": "fr", "francais": "fr", "español": "es", "espanol": "es", "italiano": "it", "português": "pt",
+    "portugues": "pt", "中文": "zh", "汉语": "zh", "mandarin": "zh", "日本語": "ja", "british english": "en", "american english": "en",
+}  # fmt: skip
+_SCRIPTS = (
+    re.compile(r"[A-Za-zÀ-ɏ]"), re.compile(r"[Ѐ-ӿ]"), re.compile(r"[Ͱ-Ͽ]"), re.compile(r"[\u0590-\u05ff]"), re.compile(r"[\u0600-\u06ff]"),
+    re.compile(r"[\u0900-\u097f]"), re.compile(r"[\u0e00-\u0e7f]"), re.compile(r"[\uac00-\ud7a3]"), re.compile(r"[\u3041-\u30ff\u4e00-\u9fff]"),
+)  # fmt: skip
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """The model's answer."""
+
+    subject: str = ""
+    summary: str = ""
+    content: str
+
+
+class Prompts(Protocol):
+    """Where prompts are found."""
+
+    def __call__(self, name: str) -> prompt.Prompt:
+        """Return the prompt of a name."""
+
+
+class Quoted(Protocol):
+    """What knows memories that were only read out."""
+
+    async def without(
+        self, owners: Sequence[types.Owner], messages: Sequence[message.Message]
+    ) -> tuple[message.Message, ...]:
+        """Return the messages without what an agent quoted from the owners' memory."""
+
+
+class _Part(NamedTuple):
+    """Messages that fit into one prompt."""
+
+    shown: str
+    note: str
+    """Which part of the conversation it is; empty: all of it."""
+    grounds: check.Grounds
+
+
+class Extractor:
+    """Reads segments. Any number at once, from the event loop."""
+
+    def __init__(
+        self,
+        model: chat.Chat,
+        prompts: Prompts,
+        zone: Callable[[], dt.tzinfo],
+        quoted: Quoted | None = None,
+    ) -> None:
+        """Ask `model`; `zone` is that of the people who talk."""
+        self._model, self._prompts, self._zone, self._quoted = model, prompts, zone, quoted
+        self.n_ungrounded = 0
+        """Texts that said what no message says, even after they were mended."""
+
+    async def extract(self, segment: message.Segment) -> message.Extracted:
+        """Return what the segment says.
+
+        Raises:
+            errors.LLMUnavailable: the same may succeed later.
+            errors.LLMRejected: the model refuses the conversation, or its answers are no texts at all.
+        """
+        segment = await self._own_words(segment)
+        if not self._model.is_set_up:
+            return verbatim.extract(segment, self._zone())
+        told = await self._tell(segment)
+        if told is not None:
+            return told
+        self.n_ungrounded += 1
+        log.info("taken_word_by_word", memcell=segment.id, model=self._model.name)
+        return verbatim.extract(segment, self._zone())
+
+    async def _own_words(self, segment: message.Segment) -> message.Segment:
+        """Return the segment without what was only quoted from memory; as it is where nothing else was said."""
+        if self._quoted is None:
+            return segment
+        at = segment.session
+        owners = [types.Owner(app=at.app, project=at.project, type="user", id=each) for each in segment.user_ids]
+        left = await self._quoted.without(owners, segment.messages)
+        if not any(one.text.strip() for one in left):
+            return segment
+        return msgspec.structs.replace(segment, messages=left)
+
+    async def _tell(self, segment: message.Segment) -> message.Extracted | None:
+        """Return the Episode in the model's words; None: they are not grounded in the messages."""
+        parts = self._parts(segment.messages)
+        if not parts:
+            return None
+        language = _Language(self._model.language, "\n".join(one.text for one in segment.messages))
+        told: list[Told] = []
+        for part in parts:  # one after the other: the model is asked side by side for different conversations
+            found = await self._tell_part(part, language)
+            if found is None:
+                return None
+            told.append(found)
+        content = "\n\n".join(one.content for one in told)
+        plain = verbatim.transcript(segment.messages, self._zone())
+        subject = next((one.subject for one in told if one.subject), "") or verbatim.subject(plain)
+        summary = " ".join(one.summary for one in told if one.summary) or verbatim.summary(content)
+        return message.Extracted(subject=subject, summary=summary, content=content, by=self._model.name)
+
+    async def _tell_part(self, part: _Part, language: _Language) -> Told | None:
+        asked = self._prompts(NAME).filled(conversation=part.shown, part=part.note, language=language.name)
+        told = _plain(await self._model.ask(asked, Told))
+        kept = _kept(told, part.grounds, language, _AT_ONCE)
+        if kept is None:
+            problems = _problems(told, part.grounds, language)
+            asked = self._prompts(REPAIR).filled(
+                conversation=part.shown,
+                part=part.note,
+                language=language.name,
+                text=_defused(told.content[: len(part.shown) * 2 + 1000]),
+                problems="\n".join(f"- {one}" for one in problems),
+            )
+            told = _plain(await self._model.ask(asked, Told))
+            kept = _kept(told, part.grounds, language, KEPT)
+        return kept
+
+    # -- what the model is shown ----------------------------------------------------------------------------------------
+
+    def _parts(self, messages: Sequence[message.Message]) -> list[_Part]:
+        """Return the messages in parts that a prompt has room for; one that is too long for any is itself parted."""
+        zone = self._zone()
+        empty = self._prompts(REPAIR).filled(conversation="", part="", language="", text="", problems="")
+        room = self._model.max_input_tokens - self._model.n_tokens(empty.system + empty.user) - _RESERVE
+        room = max(MIN_PART_TOKENS, room * (_REPAIR_SHARE - 1) // _REPAIR_SHARE)
+        groups: list[list[str]] = [[]]
+        n_used = 0
+        for one in messages:
+            for line in self._lines(one, zone, room):
+                n_tokens = self._model.n_tokens(line) + 1
+                if groups[-1] and n_used + n_tokens > room:
+                    groups.append([])
+                    n_used = 0
+                groups[-1].append(line)
+                n_used += n_tokens
+        groups = [group for group in groups if group]
+        days = {clock.from_us(one.timestamp_us).astimezone(zone).date() for one in messages}
+        return [
+            _Part(
+                shown="\n".join(group),
+                note="" if len(groups) == 1 else f"This is part {number} of {len(groups)} of one conversation.",
+                grounds=check.Grounds(group, dates=days),
+            )
+            for number, group in enumerate(groups, start=1)
+        ]
+
+    def _lines(self, one: message.Message, zone: dt.tzinfo, room: int) -> list[str]:
+        """Return a message as the model is shown it; further lines are indented, so that none can pass for a message."""
+        text = one.text.strip()
+        if not text:
+            return []
+        if one.role == "tool":
+            text = text if len(text) <= verbatim.MAX_TOOL_CHARS else text[: verbatim.MAX_TOOL_CHARS].rstrip() + " …"
+        else:
+            text = when.resolved(text, one.timestamp_us, zone)
+        moment = clock.from_us(one.timestamp_us).astimezone(zone)
+        head = f"{moment:%Y-%m-%d %H:%M} {' '.join(re.sub(r'[:：]', ' ', one.name).split())[:60] or '?'}: "  # noqa: RUF001
+        n_head = self._model.n_tokens(head) + 1
+        return [head + "\n  ".join(_defused(part).splitlines()) for part in self._cut(text, max(64, room - n_head))]
+
+    def _cut(self, text: str, room: int) -> list[str]:
+        """Return a text in pieces of at most `room` tokens, cut between words where there are any."""
+        pieces: list[str] = []
+        while self._model.n_tokens(text) > room:
+            end = len(text)
+            while self._model.n_tokens(text[:end]) > room:
+                end = max(1, end * room // self._model.n_tokens(text[:end]) - 1)
+                if end == 1:
+                    break
+            space = max(text.rfind(" ", end // 2, end), text.rfind("\n", end // 2, end))
+            end = space if space > 0 else end
+            pieces.append(text[:end].rstrip())
+            text = text[end:].lstrip()
+        return [*pieces, text] if text else pieces
+
+
+# -- what the model answers --------------------------------------------------------------------------------------------
+
+
+class _Language:
+    """The language to write in."""
+
+    def __init__(self, forced: str, talk: str) -> None:
+        self._code = _code(forced) if forced else tongue.of(talk)
+        self._script = None if forced else _script(talk)
+        self.is_other = bool(forced) and (not self._code or self._code != tongue.of(talk))
+        """Whether the talk is in another one: then its words say nothing about the text's."""
+        self.name = forced or _LANGUAGES.get(self._code, "the language of the conversation")
+
+    def is_of(self, text: str) -> bool:
+        """Return whether a text is in it, as far as one can tell."""
+        if sum(char.isalpha() for char in text) < _SAMPLE and _script(text) == _SCRIPTS[0]:
+            return True
+        if self._script is not None and _script(text) not in (None, self._script):
+            return False
+        found = tongue.of(text)
+        return not found or not self._code or found == self._code
+
+
+def _code(language: str) -> str:
+    """Return the code of a language that a person named; empty: none of those that are told apart."""
+    named = language.strip().casefold()
+    codes = {name.casefold(): code for code, name in _LANGUAGES.items()} | _OWN_NAMES
+    return codes.get(named) or (named[:2] if named[:2] in _LANGUAGES and not named[2:3].isalpha() else "")
+
+
+def _script(text: str) -> re.Pattern[str] | None:
+    """Return the script that most letters of a text are of; None: it has none of these."""
+    counts = [(len(script.findall(text[:20_000])), at) for at, script in enumerate(_SCRIPTS)]
+    most, at = max(counts, key=lambda each: (each[0], -each[1]))
+    return _SCRIPTS[at] if most else None
+
+
+def _kept(told: Told, grounds: check.Grounds, language: _Language, share: float) -> Told | None:
+    """Return what of an answer can be stored; None: its content cannot.
+
+    Sentences that the messages do not support are left out where most are left, and the next one does not lean on them.
+    A subject or a summary that is not grounded is left empty.
+    """
+    if not told.content or not language.is_of(told.content) or _invents(grounds, told.content, language):
+        return None
+    content = told.content
+    if not language.is_other:
+        unsupported = set(grounds.unsupported(content))
+        said = check.sentences(content)
+        left = _without(said, unsupported)
+        if sum(map(len, left)) < share * sum(map(len, said)) or not left:
+            return None
+        if unsupported:
+            content = "".join(left) if language.name in ("Chinese", "Japanese") else " ".join(left)
+    return Told(
+        subject=_grounded(told.subject, grounds, language),
+        summary=_grounded(told.summary, grounds, language),
+        content=content,
+    )
+
+
+def _without(said: Sequence[str], unsupported: set[str]) -> list[str]:
+    """Return the sentences that can stay: one that may refer to a sentence that goes, goes with it."""
+    left: list[str] = []
+    is_gone = False
+    for one in said:
+        is_gone = one in unsupported or (is_gone and _REFERS.match(one) is not None)
+        if not is_gone:
+            left.append(one)
+    return left
+
+
+def _grounded(text: str, grounds: check.Grounds, language: _Language) -> str:
+    """Return a line as it is, or nothing."""
+    if not language.is_of(text) or _invents(grounds, text, language):
+        return ""
+    return text if language.is_other or not grounds.unsupported(text) else ""
+
+
+def _invents(grounds: check.Grounds, text: str, language: _Language) -> list[check.Invention]:
+    """Return the inventions of a text; names change with the language, so of a translation they are not known."""
+    return [one for one in grounds.inventions(text) if not language.is_other or one.kind != "name"]
+
+
+def _problems(told: Told, grounds: check.Grounds, language: _Language) -> Iterable[str]:
+    if not told.content:
+        return ["It is empty."]
+    if not language.is_of(told.content):
+        return [f"It is not written in {language.name}."]
+    problems = [
+        f"No message says: {_defused(one.text)}" for one in _invents(grounds, told.content, language)[:_MAX_PROBLEMS]
+    ]
+    if not language.is_other:
+        problems += [
+            f"No message says this in these words: {_defused(one[:300])}"
+            for one in grounds.unsupported(told.content)[:_MAX_PROBLEMS]
+        ]
+    return problems or ["It says what no message says."]
+
+
+def _plain(told: Told) -> Told:
+    """Return an answer without reasoning, lines in it as lines should be, and nothing said twice."""
+    content = _REASONING.sub("", told.content).strip()
+    seen: dict[str, None] = {}
+    paragraphs = []
+    for paragraph in content.split("\n"):
+        said = [
+            one
+            for one in check.sentences(paragraph)
+            if (key := " ".join(one.casefold().split())) not in seen and seen.setdefault(key) is None
+        ]
+        if said:
+            is_spaced = not _SCRIPTS[-1].search(paragraph)
+            paragraphs.append((" " if is_spaced else "").join(said))
+    subject = " ".join(_REASONING.sub("", told.subject).split())[: verbatim.MAX_SUBJECT_CHARS]
+    summary = " ".join(_REASONING.sub("", told.summary).split())[: 2 * verbatim.MAX_SUMMARY_CHARS]
+    return Told(subject=subject, summary=summary, content="\n".join(paragraphs))
+
+
+def _defused(text: str) -> str:
+    """Return a text that cannot pass for the lines that enclose it."""
+    return _FENCE.sub(lambda found: found[1] * 7, text)
