@@ -6,6 +6,7 @@ Kept in memory between two entries. The module needs NumPy, which is imported on
 from __future__ import annotations
 
 import collections
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -37,9 +38,13 @@ class Nearest(msgspec.Struct, frozen=True, kw_only=True):
 
 def of_entry(pieces: NDArray[np.float32]) -> Vector:
     """Return what an entry is about: the mean of its pieces `(n, dim)`, made 1 long."""
-    mean = pieces.mean(axis=0)
-    made: Vector = (mean / max(float(np.linalg.norm(mean)), _TINY)).astype(np.float32)
+    total: Vector = pieces[0] if len(pieces) == 1 else pieces.sum(axis=0)
+    made: Vector = total / np.float32(_length(total))
     return made
+
+
+def _length(vector: Vector) -> float:
+    return max(math.sqrt(float(vector @ vector)), _TINY)
 
 
 class Centroids:
@@ -68,12 +73,9 @@ class Centroids:
         return self._sums.nbytes + 200 * len(self.cluster_of)
 
     def load(self, members: Iterable[cluster.Member], vectors: Vectors) -> None:
-        """Take over all members of an owner, of whom there were none."""
-        by_cluster: dict[str, list[cluster.Member]] = collections.defaultdict(list)
+        """Add members that are in no cluster so far."""
         for member in members:
-            by_cluster[member.cluster_id].append(member)
-        for cluster_id, part in by_cluster.items():
-            self.put(cluster_id, part, vectors)
+            self.add(member, vectors)
 
     def put(self, cluster_id: str, members: Sequence[cluster.Member], vectors: Vectors) -> None:
         """Make one cluster anew of all its members; without any there is none."""
@@ -101,7 +103,7 @@ class Centroids:
             self.lacking[member.key] = member.cluster_id
             return
         self._sums[row] += of_entry(pieces)
-        self._lengths[row] = max(float(np.linalg.norm(self._sums[row])), _TINY)
+        self._lengths[row] = _length(self._sums[row])
         self._n_vectors[member.cluster_id] += 1
 
     def nearest(self, vector: Vector, at_us: int, window_us: int, threshold: float) -> Nearest | None:

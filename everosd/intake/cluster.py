@@ -52,6 +52,8 @@ _SEEN_S = 30.0
 _UNREAD_RETRY_S = 5.0
 _MEMORY_BYTES = 16 << 20
 """For centroids; those of the owner who was last are kept whatever they take."""
+_CHUNK = 1_000
+"""Members whose vectors are in memory at once beside the centroids."""
 _MAX_LACKING = 500
 """Members without vectors that are looked at again at once."""
 
@@ -168,7 +170,9 @@ class Clustering:
         centroids = await self._centroids(embedding, entry.owner, space)
         if (n := embedding.n_owed()) and centroids.is_lacking(entry.timestamp_us, window_us):
             raise _not_yet(n)  # it might belong there
-        nearest = centroids.nearest(vector, entry.timestamp_us, window_us, settings.threshold)
+        nearest = await asyncio.to_thread(
+            centroids.nearest, vector, entry.timestamp_us, window_us, settings.threshold
+        )  # ten thousand clusters take some milliseconds
         cluster_id = _new_id(entry, centroids) if nearest is None else nearest.cluster_id
         fields = {
             "timestamp": self._clock.now().isoformat(timespec="seconds"),
@@ -231,8 +235,9 @@ class Clustering:
         module = await asyncio.to_thread(importlib.import_module, "everosd.intake.centroid")
         made: centroid.Centroids = module.Centroids(space)
         members = await cluster.all_members(self._reader, owner)
-        vectors = await self._vectors(embedding, [each.key for each in members], space)
-        await asyncio.to_thread(made.load, members, vectors)
+        for start in range(0, len(members), _CHUNK):
+            part = members[start : start + _CHUNK]
+            await asyncio.to_thread(made.load, part, await self._vectors(embedding, [each.key for each in part], space))
         return made
 
     async def _refresh(self, embedding: embed.Embedding, owner: types.Owner, known: centroid.Centroids) -> None:
