@@ -33,6 +33,12 @@ FACT = contradiction.FACT
 
 MAX_FACT_CHARS = 1_000
 """A longer statement of a model's is none."""
+POLL_S = 0.02
+PATIENCE_S = 5.0
+"""How long a run waits for the ledger to have what is on disk."""
+GONE_S = 60.0
+"""After this time an Episode that the ledger does not have is gone."""
+_BEHIND = "the ledger", "it has not read the Episode yet"
 _ROOM = 0.75
 """Share of what a model takes that the text may fill: the prompt is beside it, and its tokens are counted roughly."""
 
@@ -67,11 +73,13 @@ class Facts:
             prompts: Where its prompts are found.
             search: Finds facts that may be contradicted.
             zone: Of the days that the model is shown.
-            time: Dates the note that an Episode has no facts.
-            settled: Returns once the ledger has what is on disk.
+            time: For waiting, and the moment of notes.
+            settled: Returns once the ledger has what was on disk at the start.
         """
-        self._reader, self._pen, self._model, self._prompts = reader, pen, model, prompts
+        self._reader, self._pen, self._model, self._prompts, self._search = reader, pen, model, prompts, search
         self._zone, self._clock, self._settled = zone, time, settled
+        self._missing: dict[tuple[types.Owner, str], float] = {}
+        """Since when an Episode is waited for, monotonic."""
         self._contradictions = contradiction.Contradictions(search=search, model=model, prompts=prompts, zone=zone)
 
     async def run(self, event: strategy.Event) -> str:
@@ -81,8 +89,7 @@ class Facts:
             errors.LLMUnavailable: the model cannot be asked now.
             errors.LogError, errors.StoreError: what is on disk or in the ledger cannot be read or written.
         """
-        await self._settled()
-        episode = await self._reader.find(event.owner, event.subject)
+        episode = await self._find(event)
         if episode is None or episode.kind != "episode":
             return "the Episode is gone"
         if episode.status != "active":
@@ -107,6 +114,37 @@ class Facts:
         done = f"{len(written)} fact{'s' if len(written) != 1 else ''}"
         return f"{done}, {n_replaced} replaced" if n_replaced else done
 
+    async def _find(self, event: strategy.Event) -> row.EntryRow | None:
+        """Return the Episode once the ledger has it; None where it is gone.
+
+        Raises:
+            errors.LLMUnavailable: the ledger is behind.
+        """
+        await self._settled()
+        began_s = self._clock.monotonic_s()
+        subject = (event.owner, event.subject)
+        while (found := await self._reader.find(*subject)) is None:
+            now_s = self._clock.monotonic_s()
+            if now_s - self._missing.setdefault(subject, began_s) > GONE_S:
+                break
+            if now_s - began_s > PATIENCE_S:
+                raise errors.LLMUnavailable(*_BEHIND, retry_after_s=1.0)
+            await self._clock.sleep(POLL_S)
+        self._missing.pop(subject, None)
+        return found
+
+    async def _until_found(self, owner: types.Owner, entry_id: str, fact: str) -> None:
+        """Wait until a fact that is on disk is found by its words, but not for long."""
+        began_s = self._clock.monotonic_s()
+        asked = query.Query(owner=owner, text=fact, method="keyword", kinds=(FACT,))
+        try:
+            while entry_id not in [hit.row.entry_id for hit in (await self._search.run(asked)).facts]:
+                if self._clock.monotonic_s() - began_s > PATIENCE_S:
+                    break
+                await self._clock.sleep(POLL_S)
+        except (errors.DerivedIndexError, errors.IndexUnavailable, errors.StoreError) as error:
+            log.info("facts_not_searchable_yet", entry_id=entry_id, reason=str(error))
+
     async def _write(self, episode: row.EntryRow, text: str, digest: str) -> dict[types.EntryId, str]:
         """Take the facts of a text, and write them with what they correct; return them by id."""
         facts, by = await self._read(episode, text)
@@ -119,13 +157,13 @@ class Facts:
             for at, fact in enumerate(facts)
         ]
         ids = await self._pen.append(episode.owner, FACT, drafts)
+        # The owner's next Episode may contradict these facts: it is read when they can be found.
+        await self._until_found(episode.owner, ids[-1], facts[-1])
         for later, at in found.after:
             await self._correct(later, (ids[at],))
-        if found.within:
-            await self._settled()
-            for at, earlier in found.within.items():
-                if (one := await self._reader.find(episode.owner, ids[at])) is not None:
-                    await self._correct(one, [ids[each] for each in earlier])
+        for at, earlier in found.within.items():
+            if (one := await self._reader.find(episode.owner, ids[at])) is not None:
+                await self._correct(one, [ids[each] for each in earlier])
         return dict(zip(ids, facts, strict=True))
 
     async def _link(self, current: Sequence[row.EntryRow]) -> None:
