@@ -1,42 +1,32 @@
-"""What makes memories of messages: the model, the online path, the engine and its strategies, opened together."""
+"""The online path and the engine, opened with the other parts; what reads and follows joins them once they listen."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import functools
-from collections.abc import Awaitable, Callable
-from pathlib import Path
+import importlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from everosd import clock as clocks
 from everosd import config, errors
-from everosd.cascade import embed
 from everosd.engine import engine as engines
-from everosd.engine import follow, runs, strategy
+from everosd.engine import follow, runs
 from everosd.engine import settings as strategy_settings
-from everosd.intake import case, cluster, message, online, opinion, verbatim
+from everosd.intake import episode, message, online, unasked
 from everosd.log import layout, writer
-from everosd.models import chat, prompt
-from everosd.search import query
+from everosd.models import chat
 from everosd.store import db, read
 
 if TYPE_CHECKING:
-    from everosd.cascade import apply
-
-PROMPTS = Path(__file__).parent / "intake" / "prompts"
-
-
-class _Verbatim:
-    def __init__(self, settings: Callable[[], config.Config]) -> None:
-        self._settings = settings
-
-    async def extract(self, segment: message.Segment) -> message.Extracted:
-        return verbatim.extract(segment, self._settings().memory.zone)
+    from everosd import strategies
+    from everosd.cascade import apply, embed
+    from everosd.search import query
 
 
 class Learning:
-    """The online path with everything behind it. Lives on the event loop."""
+    """What makes memories of messages. Lives on the event loop."""
 
     def __init__(
         self,
@@ -52,56 +42,27 @@ class Learning:
         time: clocks.Clock,
     ) -> None:
         """Wire the parts; nothing runs before `run`."""
-        caught_up = functools.partial(_caught_up, cascade)
         self._settings = settings
+        self._pen, self._reader, self._search, self._embedding = pen, reader, search, embedding
+        self._clock = time
+        self._caught_up = functools.partial(_caught_up, cascade)
         self.chat = chat.Chat(settings.llm, time)
         self.engine = engines.Engine(strategy_settings.Watcher(settings.root, time), runs.Runs(database, time), time)
         self._follower = follow.Follower(database, lambda: cascade.lsn, self.engine, time)
+        self._faculties = _Faculties()
         self.intake = online.Intake(
             places=places,
             pen=pen,
             database=database,
             reader=reader,
-            extractor=_Verbatim(lambda: self._settings),
-            judge=opinion.Opinion(self.chat, self._prompt, lambda: self._settings.memory.zone),
+            extractor=self._faculties,
+            judge=self._faculties,
             engine=self.engine,
             settings=self.in_force,
             time=time,
-            caught_up=caught_up,
+            caught_up=self._caught_up,
         )
         self.engine.on_drained = self.intake.on_drained
-        self._add_strategies(pen, reader, embedding, caught_up, time)
-
-    def _add_strategies(
-        self,
-        pen: writer.Writer,
-        reader: read.Reader,
-        embedding: embed.Embedding | None,
-        caught_up: Callable[[], Awaitable[None]],
-        time: clocks.Clock,
-    ) -> None:
-        """Fill the engine's table: what follows from Episodes and segments, in the order in which it does."""
-        clustering = cluster.Clustering(
-            reader, pen, embedding, lambda: self._settings.clustering, self.engine.emit, time
-        )
-        cases = case.Cases(
-            segments=self.intake.segment,
-            reader=reader,
-            pen=pen,
-            model=self.chat,
-            prompts=self._prompt,
-            mode=lambda: self._settings.memorize,
-            zone=lambda: self._settings.memory.zone,
-            emit=self.engine.emit,
-            settled=caught_up,
-        )
-        table: tuple[tuple[str, tuple[strategy.Topic, ...], strategy.Run], ...] = (
-            ("trigger_profile_clustering", ("episode_written",), clustering.run),
-            ("extract_agent_case", ("segment_done",), cases.run),
-            ("trigger_skill_clustering", ("case_written",), clustering.run),
-        )
-        for name, topics, run in table:
-            self.engine.add(strategy.Strategy(name=name, topics=topics, run=run))
 
     def in_force(self) -> config.Config:
         """Return the settings of this moment."""
@@ -114,6 +75,22 @@ class Learning:
 
     async def run(self) -> None:
         """Run every loop until cancelled."""
+        made = await asyncio.to_thread(importlib.import_module, "everosd.strategies")
+        parts: strategies.Parts = made.Parts(
+            settings=self.in_force,
+            pen=self._pen,
+            reader=self._reader,
+            search=self._search,
+            model=self.chat,
+            embedding=self._embedding,
+            segments=self.intake.segment,
+            emit=self.engine.emit,
+            caught_up=self._caught_up,
+            time=self._clock,
+        )
+        self._faculties.open(made.extractor(parts), made.judge(parts))
+        for one in made.table(parts):
+            self.engine.add(one)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.engine.run(), name="engine")
             tasks.create_task(self._follower.run(), name="engine-follow")
@@ -133,11 +110,31 @@ class Learning:
             await self.intake.close()
         await self.chat.close()
 
-    def _prompt(self, name: str) -> prompt.Prompt:
-        """Return a prompt: the user's own where there is a usable one."""
-        theirs = self._settings.llm.prompts
-        folder = Path(theirs).expanduser() if theirs else self._settings.root / "prompts"
-        return prompt.load(name, (folder, PROMPTS))
+
+class _Faculties:
+    """Stands in for what reads until it is there: nothing is extracted before, and no opinion is asked."""
+
+    def __init__(self) -> None:
+        self._extractor: episode.Extractor | None = None
+        self._judge: unasked.Judge | None = None
+
+    def open(self, extractor: episode.Extractor, judge: unasked.Judge) -> None:
+        """Hand over to the real ones."""
+        self._extractor, self._judge = extractor, judge
+
+    @property
+    def is_set_up(self) -> bool:
+        """Whether there is a model to ask."""
+        return self._judge is not None and self._judge.is_set_up
+
+    async def end(self, messages: Sequence[message.Message]) -> int | None:
+        """Return the judge's opinion."""
+        return None if self._judge is None else await self._judge.end(messages)
+
+    async def extract(self, segment: message.Segment) -> message.Extracted:
+        """Return what the extractor reads."""
+        assert self._extractor is not None  # noqa: S101  # intake runs once it is there
+        return await self._extractor.extract(segment)
 
 
 async def _caught_up(cascade: apply.Cascade) -> None:

@@ -8,11 +8,12 @@ import msgspec
 
 from everosd import config
 from everosd.intake import message
-from everosd.models import piece
 
 _HOUR_US = 3_600_000_000
 _OVERHEAD_TOKENS = 8
 """What stands around a message: who said it, and when."""
+_MOST_PER_CHAR = 3
+"""Tokens; no text has more."""
 _LATE_SHARE = 4
 """A limit cuts in the last quarter of what it allows, where the talk pauses."""
 
@@ -24,9 +25,14 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
     reason: message.Reason
 
 
-def n_tokens(one: message.Message) -> int:
-    """Return how much of a limit a message takes."""
-    return piece.n_tokens(one.text) + piece.n_tokens(one.tool_calls) + _OVERHEAD_TOKENS
+def _sizes(waiting: Sequence[message.Message], limit: int) -> list[int]:
+    """Return how much of a limit each message takes: a guess that is too high where all of it fits even so."""
+    most = [(len(one.text) + len(one.tool_calls)) * _MOST_PER_CHAR + _OVERHEAD_TOKENS for one in waiting]
+    if sum(most) < limit:
+        return most
+    from everosd.models import piece  # NumPy, which a short conversation does without
+
+    return [piece.n_tokens(one.text) + piece.n_tokens(one.tool_calls) + _OVERHEAD_TOKENS for one in waiting]
 
 
 def cuts(waiting: Sequence[message.Message], limits: config.BoundaryDetection, *, is_flush: bool) -> list[Cut]:
@@ -37,7 +43,7 @@ def cuts(waiting: Sequence[message.Message], limits: config.BoundaryDetection, *
         limits: What a segment may have at most, and which pause ends one.
         is_flush: Nothing is left over: the rest is a segment, too.
     """
-    sizes = [n_tokens(one) for one in waiting]
+    sizes = _sizes(waiting, limits.hard_token_limit)
     found: list[Cut] = []
     start = 0
     while start < len(waiting):

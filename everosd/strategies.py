@@ -1,0 +1,125 @@
+"""What reads conversations, and what follows from what was read: the extractor, the judge, the engine's table.
+
+Imported once the daemon listens: it brings NumPy and a great many patterns, and no request waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import datetime as dt
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from everosd import clock as clocks
+from everosd import config
+from everosd.cascade import embed
+from everosd.engine import strategy
+from everosd.intake import case, cluster, episode, fact, message, opinion, profile, skill, unasked, verbatim
+from everosd.log import writer
+from everosd.models import chat, prompt
+from everosd.search import query
+from everosd.store import read
+
+PROMPTS = Path(__file__).parent / "intake" / "prompts"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Parts:
+    """What all of it is made of."""
+
+    settings: Callable[[], config.Config]
+    """Those of the moment."""
+    pen: writer.Writer
+    reader: read.Reader
+    search: query.Search
+    model: chat.Chat
+    embedding: embed.Embedding | None
+    segments: case.Segments
+    emit: Callable[[strategy.Event], None]
+    caught_up: Callable[[], Awaitable[None]]
+    """Waits until the ledger is in step with what was on disk at the start."""
+    time: clocks.Clock
+
+    def zone(self) -> dt.tzinfo:
+        """Return `memory.timezone`."""
+        return self.settings().memory.zone
+
+    def prompt(self, name: str) -> prompt.Prompt:
+        """Return a prompt: the user's own where there is a usable one. Reads one small file."""
+        theirs = self.settings().llm.prompts
+        folder = Path(theirs).expanduser() if theirs else self.settings().root / "prompts"
+        return prompt.load(name, (folder, PROMPTS))
+
+
+class _Verbatim:
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def extract(self, segment: message.Segment) -> message.Extracted:
+        return await asyncio.to_thread(verbatim.extract, segment, self._parts.zone())
+
+
+def extractor(parts: Parts) -> episode.Extractor:
+    """Return what reads segments."""
+    return _Verbatim(parts)
+
+
+def judge(parts: Parts) -> unasked.Judge:
+    """Return what says where a conversation ends."""
+    return opinion.Opinion(parts.model, parts.prompt, parts.zone)
+
+
+def table(parts: Parts) -> tuple[strategy.Strategy, ...]:
+    """Return the engine's table, in the order in which one follows from the other."""
+    facts = fact.Facts(
+        reader=parts.reader,
+        pen=parts.pen,
+        model=parts.model,
+        prompts=parts.prompt,
+        search=parts.search,
+        zone=parts.zone,
+        time=parts.time,
+        settled=parts.caught_up,
+    )
+    clustering = cluster.Clustering(
+        parts.reader, parts.pen, parts.embedding, lambda: parts.settings().clustering, parts.emit, parts.time
+    )
+    profiles = profile.Profile(
+        reader=parts.reader,
+        pen=parts.pen,
+        model=parts.model,
+        prompts=parts.prompt,
+        zone=parts.zone,
+        time=parts.time,
+        settled=parts.caught_up,
+    )
+    cases = case.Cases(
+        segments=parts.segments,
+        reader=parts.reader,
+        pen=parts.pen,
+        model=parts.model,
+        prompts=parts.prompt,
+        mode=lambda: parts.settings().memorize,
+        zone=parts.zone,
+        emit=parts.emit,
+        settled=parts.caught_up,
+    )
+    skills = skill.Skills(
+        reader=parts.reader,
+        pen=parts.pen,
+        model=parts.model,
+        prompts=parts.prompt,
+        time=parts.time,
+        settled=parts.caught_up,
+    )
+    return (
+        strategy.Strategy(name="extract_atomic_facts", topics=("episode_written", "episode_edited"), run=facts.run),
+        strategy.Strategy(name="trigger_profile_clustering", topics=("episode_written",), run=clustering.run),
+        strategy.Strategy(
+            name="extract_user_profile", topics=("episode_clustered",), run=profiles.run, is_per_owner=True
+        ),
+        strategy.Strategy(name="extract_agent_case", topics=("segment_done",), run=cases.run),
+        strategy.Strategy(name="trigger_skill_clustering", topics=("case_written",), run=clustering.run),
+        strategy.Strategy(name="extract_agent_skill", topics=("case_clustered",), run=skills.run),
+    )

@@ -1,0 +1,142 @@
+"""Messages through the installed daemon: many clients at once, kill -9 at any moment, a stop in the middle."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import os
+import random
+import re
+import threading
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.process import conftest
+
+N_KILLS = int(os.environ.get("EVEROSD_KILLS", "8"))
+"""Rounds of kill -9 in the middle of a flush; the full twenty take longer than the default run has."""
+START_MS = 1_772_442_000_000
+QUICK = {"EVEROS_BOUNDARY_DETECTION__IDLE_MINUTES": "0.02"}
+"""A session that nobody adds to is extracted after about a second."""
+
+
+def said(text: str, at: int = 0, sender: str = "mara", role: str = "user") -> dict[str, object]:
+    return {"sender_id": sender, "role": role, "timestamp": START_MS + at * 1000, "content": text}
+
+
+def add(http: httpx.Client, session: str, *messages: dict[str, object], **more: object) -> dict[str, Any]:
+    answer = http.post("/api/v1/memory/add", json={"session_id": session, "messages": list(messages), **more})
+    assert answer.status_code in (200, 202), answer.text
+    data: dict[str, Any] = answer.json()["data"]
+    return data
+
+
+def flush(http: httpx.Client, session: str) -> httpx.Response:
+    return http.post("/api/v1/memory/flush", json={"session_id": session})
+
+
+def episodes(http: httpx.Client, user: str = "mara") -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    while True:
+        page = len(found) // 100 + 1
+        body = {"memory_type": "episode", "user_id": user, "page": page, "page_size": 100}
+        data = http.post("/api/v1/memory/get", json=body).json()["data"]
+        found += data["episodes"]
+        if len(found) >= data["total_count"]:
+            return found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_M14_a_flush_that_is_killed_is_finished_by_the_next_start(daemon: conftest.Daemon) -> None:
+    """Kill -9 at random moments of a flush: every session is extracted, once, without being asked."""
+    chance = random.Random(14)  # noqa: S311  # moments, no secrets
+    sessions = [f"s{nth}" for nth in range(N_KILLS)]
+    for nth, session in enumerate(sessions):
+        http = daemon.start(env=QUICK, ready=False)
+        add(http, session, said(f"Round {nth} begins.", nth), said(f"Round {nth} ends.", nth + 100))
+
+        def flushing(session: str = session, http: httpx.Client = http) -> None:
+            with contextlib.suppress(httpx.TransportError):
+                flush(http, session)
+
+        asked = threading.Thread(target=flushing)
+        asked.start()
+        threading.Event().wait(chance.uniform(0, 0.04))
+        daemon.kill()
+        asked.join()
+    http = daemon.start(env=QUICK)
+    found = conftest.wait_for(
+        lambda: found if len(found := episodes(http)) >= N_KILLS else None, "an Episode of every session", 30
+    )
+    daemon.wait_settled()
+    assert sorted(sessions) == sorted(one["session_id"] for one in found)
+    for nth in range(N_KILLS):
+        (one,) = (one for one in found if one["session_id"] == f"s{nth}")
+        assert f"Round {nth} begins." in one["episode"]
+        assert f"Round {nth} ends." in one["episode"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60)
+def test_C01_twenty_clients_of_one_user_at_once(daemon: conftest.Daemon) -> None:
+    """20 parallel add and flush for one user and day, over and over: all Episodes are there, whole, in file and search."""
+    http = daemon.start()
+    n_clients, n_rounds = 20, 5
+
+    def work(client: int) -> None:
+        for nth in range(n_rounds):
+            session = f"s{client}"
+            add(http, session, said(f"Client{client} says round{nth} of it.", client * 100 + nth))
+            answer = flush(http, session)
+            assert "extracted" == answer.json()["data"]["status"]
+
+    with concurrent.futures.ThreadPoolExecutor(n_clients) as pool:
+        list(pool.map(work, range(n_clients)))
+    daemon.wait_settled()
+    wanted = {f"Client{client} says round{nth} of it." for client in range(n_clients) for nth in range(n_rounds)}
+    found = episodes(http)
+    assert n_clients * n_rounds == len(found)
+    assert wanted == {re.search(r"Client\d+ says round\d+ of it\.", one["episode"])[0] for one in found}  # type: ignore[index]
+    (path,) = (daemon.root / "default_app/default_project/users/mara/episodes").glob("*.md")
+    assert wanted == set(re.findall(r"Client\d+ says round\d+ of it\.", path.read_text()))
+
+
+@pytest.mark.timeout(60)
+def test_C03_a_command_and_a_client_write_at_once(daemon: conftest.Daemon, tmp_path: Path) -> None:
+    """50 messages by `everosd add` while a client sends 50: all are kept, and found."""
+    http = daemon.start()
+    file = tmp_path / "talk.txt"
+    file.write_text("".join(f"mara: Command says number {nth}.\n" for nth in range(50)))
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        typed = pool.submit(conftest.run, "add", str(file), "--root", str(daemon.root))
+        for nth in range(50):
+            add(http, "mine", said(f"Client says number {nth}.", nth))
+        flush(http, "mine")
+        assert 0 == typed.result().returncode, typed.result().stderr
+    daemon.wait_settled()
+    text = "\n".join(one["episode"] for one in episodes(http))
+    assert [] == [nth for nth in range(50) if f"Command says number {nth}." not in text]
+    assert [] == [nth for nth in range(50) if f"Client says number {nth}." not in text]
+
+
+def test_what_waits_survives_a_stop_and_the_index(daemon: conftest.Daemon) -> None:
+    """Stop, delete .index/, start: the message is shown as unprocessed, and a flush extracts it."""
+    import shutil
+
+    http = daemon.start()
+    add(http, "s", said("I moved to Porto."))
+    assert 0 == daemon.stop()
+    shutil.rmtree(daemon.root / ".index")
+    http = daemon.start()
+    body = {"user_id": "mara", "query": "x", "method": "keyword", "filters": {"session_id": "s"}}
+    (waiting,) = http.post("/api/v1/memory/search", json=body).json()["data"]["unprocessed_messages"]
+    assert "I moved to Porto." == waiting["content"]
+    assert "extracted" == flush(http, "s").json()["data"]["status"]
+    daemon.wait_settled()
+    (one,) = episodes(http)
+    entry = http.get(f"/api/v1/entries/{one['id']}").json()["data"]
+    assert ["I moved to Porto."] == [message["content"] for message in entry["messages"]]
