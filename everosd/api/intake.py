@@ -11,7 +11,7 @@ import structlog
 from everosd import errors, types
 from everosd.api import moment, reply, schema, scope, services
 from everosd.api import request as requests
-from everosd.log import layout
+from everosd.log import escape, layout
 
 if TYPE_CHECKING:
     from everosd.intake import online, task
@@ -49,7 +49,7 @@ class Intake:
         asked = requests.decode(requests.ADD, body)
         if asked.async_mode and len(body) > (limit := self._max_payload_bytes()):
             raise errors.PayloadTooLarge(len(body), limit, PAYLOAD_KEY)
-        session = scope.space(asked).owner("session", asked.session_id)
+        session = _session(asked)
         given = [_given(index, message) for index, message in enumerate(asked.messages)]
         mended = _with_nul(asked.messages) if ESCAPED_NUL in body else ()
         if mended:
@@ -71,7 +71,7 @@ class Intake:
         """Answer POST memory/flush: where it says `extracted`, the Markdown is on disk."""
         reply.called(request, "memory/flush")
         asked = requests.decode(requests.FLUSH, await reply.body(request))
-        session = scope.space(asked).owner("session", asked.session_id)
+        session = _session(asked)
         flushed = await self._intake().flush(session, task_id=reply.request_id(request))
         if flushed.status == "queued":
             return _queued(request, 0, flushed.pending)
@@ -127,6 +127,18 @@ class Intake:
         )
 
 
+def _session(asked: schema.MemorizeAddRequest | schema.MemorizeFlushRequest) -> types.Owner:
+    """Return the session that a request is about.
+
+    Raises:
+        errors.RequestError: There can be none of that name.
+    """
+    if NUL in asked.session_id:
+        message = "must not hold NUL characters: message ids are made of it, and no file may hold them"
+        raise errors.RequestError(message, field="session_id")
+    return scope.space(asked).owner("session", asked.session_id)
+
+
 def _queued(request: reply.Request, n_messages: int, pending: int, degraded: tuple[str, ...] = ()) -> reply.Response:
     data = schema.AcceptedResponseData(message_count=n_messages, pending=pending)
     return reply.success(request, data, degraded=degraded, status=ACCEPTED)
@@ -170,13 +182,14 @@ def _timestamp_us(given: int, field: str) -> int:
 def _content(given: str | tuple[schema.ContentItemDTO, ...], field: str) -> tuple[str, str]:
     """Return all of a message's text, and its items as JSON; empty where the text is all there was."""
     if isinstance(given, str):
-        return _without_nul(given), ""
+        given = (schema.ContentItemDTO(type="text", text=given),)
     for index, item in enumerate(given):
         if item.type != "text":
             message = f"no model here reads content of type {item.type}: {field}.{index}"
             raise errors.CapabilityMissing(message)
-    text = "\n".join(_without_nul(item.text or "") for item in given)
-    is_all = len(given) == 1 and given[0] == schema.ContentItemDTO(type="text", text=given[0].text)
+    said = "\n".join(_without_nul(item.text or "") for item in given)
+    text = escape.clean(said)  # as the log gives it back, so that a repetition is known by it after a restart too
+    is_all = text == said and len(given) == 1 and given[0] == schema.ContentItemDTO(type="text", text=given[0].text)
     return text, "" if is_all else _json(given)
 
 

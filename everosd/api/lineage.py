@@ -210,8 +210,10 @@ def _shown(maker: item.Maker, session: types.Owner, one: message.Message) -> sch
 def _content(one: message.Message) -> str | tuple[dict[str, object], ...]:
     """Return what a message says: its items as they arrived, one text alone as a string."""
     items = _objects(one.content)
-    if items is None or (len(items) == 1 and items[0].get("type") == "text"):
+    if items is None:
         return one.text
+    if len(items) == 1 and isinstance(text := items[0].get("text"), str):
+        return text
     return items
 
 
