@@ -30,6 +30,8 @@ _MAX_SHOWN = 24
 """New facts, and old ones, in one question to the model."""
 _MIN_SHARED = 2
 """Words that two facts of one Episode share before they are compared."""
+_SAME_SUBJECT = 10
+"""As how many words it counts that they are about the same."""
 
 FACT = "atomic_fact"
 
@@ -120,7 +122,7 @@ class Contradictions:
         while waiting:
             shown, old = _batch(waiting, like, episode)
             waiting = waiting[len(shown) :]
-            filled = self._prompts(PROMPT).filled(
+            filled = (await asyncio.to_thread(self._prompts, PROMPT)).filled(
                 earlier="\n".join(f"{n}. ({self._day(one)}) {said(one)}" for n, one in enumerate(old, 1)),
                 later="\n".join(f"{n}. ({self._day(episode)}) {facts[at]}" for n, at in enumerate(shown, 1)),
             )
@@ -149,16 +151,18 @@ def said(fact: row.EntryRow) -> str:
 
 def within(facts: Sequence[str]) -> dict[int, tuple[int, ...]]:
     """Return which facts of one Episode correct which ones before them, by place. Takes a moment for hundreds."""
-    having: dict[str, list[int]] = collections.defaultdict(list)
+    having: dict[object, list[int]] = collections.defaultdict(list)
     found: dict[int, tuple[int, ...]] = {}
     for at, fact in enumerate(facts):
-        words = correct.words(fact)
+        words, subjects = correct.words(fact), correct.subjects(fact)
         shared = collections.Counter(other for word in words for other in having[word])
+        for subject in subjects:
+            shared.update(dict.fromkeys(having[subject], _SAME_SUBJECT))
         alike = [other for other, n in shared.most_common(_N_LIKE) if n >= _MIN_SHARED]
         if ids := tuple(other for other in alike if correct.contradicts(fact, facts[other]))[:MAX_CORRECTED]:
             found[at] = ids
-        for word in words:
-            having[word].append(at)
+        for key in (*words, *subjects):
+            having[key].append(at)
     return found
 
 

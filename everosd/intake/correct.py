@@ -83,6 +83,11 @@ def words(statement: str) -> frozenset[str]:
     return frozenset[str]().union(*(clause.words for clause in _read(statement).clauses))
 
 
+def subjects(statement: str) -> frozenset[tuple[str, frozenset[str]]]:
+    """Return what a statement claims something of, and in which respect: two without a common one say nothing of the same."""
+    return frozenset((claim.kind, claim.about) for claim in _read(statement).claims)
+
+
 # -- two of a kind -----------------------------------------------------------------------------------------------------
 
 

@@ -205,8 +205,9 @@ class Facts:
         day = clock.from_us(episode.timestamp_us).astimezone(self._zone()).date()
         grounds = await asyncio.to_thread(lambda: check.Grounds([text], dates=[day]))
         found: list[str] = []
+        asked = await asyncio.to_thread(self._prompts, PROMPT)
         for part in self._parts(text):
-            filled = self._prompts(PROMPT).filled(
+            filled = asked.filled(
                 content=part,
                 date=day.isoformat(),
                 language=self._model.language or "the language of the text",
