@@ -1,0 +1,252 @@
+"""What a profile says: its items and its summary, and how a person's edits, everosd's last version and what is new go together.
+
+Pure. An item is the person's unless it is, word for word, one that everosd wrote last: only such an item is ever taken out. What
+a person took out is remembered and does not come back, nor does the same in other words.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from everosd import types
+from everosd.index import token
+from everosd.intake import revision, statement
+from everosd.log import escape, whole
+
+EXPLICIT, TRAITS = "explicit_info", "implicit_traits"
+MAX_ITEMS: Mapping[str, int] = {EXPLICIT: 60, TRAITS: 20}
+"""Of everosd's own; beyond it the oldest of them go."""
+MAX_SUMMARY_CHARS = 1000
+MAX_ITEM_CHARS = 300
+"""Of each text of an item."""
+STAMP = "profile_timestamp_ms"
+
+_MAX_GONE = 300
+_N_IN_SUMMARY = 5
+_LIKE = 0.8
+"""Share of the words of the shorter text that the longer one has from which on they say the same."""
+_STRONG = 0.7
+"""Terms of less weight are forms that a word may have, not the word."""
+_NEGATED = re.compile(
+    r"\b(?:not|never|no longer|n't|nicht|kein\w*|nie|pas|jamais|plus|nunca|não|non|mai|не|ни)\b|n't\b|[不没]|ない|ません",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(r"\d+")
+_SPEAKER = re.compile(r"^(?P<said>[^\s:：][^:：\n]{0,79} said[:：]) (?P<text>.*)$", re.DOTALL)  # noqa: RUF001
+
+Item = Mapping[str, str]
+
+
+class Proposal(msgspec.Struct, frozen=True, kw_only=True):
+    """What is new."""
+
+    explicit: tuple[dict[str, str], ...] = ()
+    traits: tuple[dict[str, str], ...] = ()
+    outdated: tuple[object, ...] = ()
+    """Items as they stand in the file that something new takes the place of."""
+    summary: str = ""
+    """Empty: it is made of the items."""
+
+    def of(self, key: str) -> tuple[dict[str, str], ...]:
+        """Return what is new for one of the two lists."""
+        return self.explicit if key == EXPLICIT else self.traits
+
+
+class Merged(msgspec.Struct, frozen=True, kw_only=True):
+    """What a file is to say."""
+
+    values: dict[str, whole.Value]
+    """Keys to set."""
+    body: str | None
+    """None: as it is."""
+    gone: tuple[tuple[str, ...], ...]
+    """What people have taken out so far."""
+
+
+def main_text(item: object) -> str:
+    """Return what an item says, whatever a person has made of it."""
+    if isinstance(item, Mapping):
+        parts = [str(item[key]) for key in ("trait", "description") if item.get(key)]
+        return ": ".join(parts) or " ".join(str(value) for value in item.values())
+    return str(item)
+
+
+def _evidence(item: object) -> str:
+    return str(item.get("evidence", "")) if isinstance(item, Mapping) else ""
+
+
+@functools.lru_cache(maxsize=4096)
+def _words(text: str) -> frozenset[str]:
+    return frozenset(
+        term.text for term in token.query_terms(text) if not term.is_pair and term.weight >= _STRONG
+    ) or frozenset((text.casefold().strip(),))
+
+
+def shared_words(one: str, other: str) -> frozenset[str]:
+    """Return the words, in their plain forms, that two texts share."""
+    return _words(one) & _words(other)
+
+
+def says_the_same(one: str, other: str) -> bool:
+    """Tell whether two texts say the same, as far as their words tell: the numbers, and whether it is denied, have to agree."""
+    first, second = _words(one), _words(other)
+    if set(_NUMBER.findall(one)) != set(_NUMBER.findall(other)) or bool(_NEGATED.search(one)) != bool(
+        _NEGATED.search(other)
+    ):
+        return False
+    n_shared = len(first & second)
+    return first == second or (n_shared > 1 and n_shared >= _LIKE * min(len(first), len(second)))
+
+
+def is_gone(text: str, evidence: str, gone: Sequence[tuple[str, ...]]) -> bool:
+    """Tell whether a person took this out, in these or other words."""
+    return any(
+        says_the_same(text, each[0]) or (bool(evidence) and len(each) > 1 and _is_quoted(text, evidence, each))
+        for each in gone
+        if each
+    )
+
+
+def _is_quoted(text: str, evidence: str, gone: tuple[str, ...]) -> bool:
+    """Tell whether a text is about the same words as something that is gone, and shares what they are about."""
+    if " ".join(evidence.split()).casefold() != " ".join(gone[1].split()).casefold():
+        return False
+    shared, former = _words(text) & _words(gone[0]), _words(gone[0])
+    return 2 * len(shared) >= len(former)
+
+
+def items(values: Mapping[str, object], key: str) -> list[object] | None:
+    """Return one of the two lists; None where a person has made something else of it."""
+    value = values.get(key, "")
+    if isinstance(value, list):
+        return value
+    return [] if value in ("", "null", "~") else None
+
+
+def summary_of(explicit: Sequence[object]) -> str:
+    """Return a summary made of items: their own words, who somebody is before what they like, the newest first."""
+
+    def place(at: int) -> tuple[int, int]:
+        item = explicit[at]
+        category = str(item.get("category", "")) if isinstance(item, Mapping) else ""
+        known = statement.CATEGORIES
+        return (known.index(category) if category in known else len(known), -at)
+
+    said = ""
+    parts: list[str] = []
+    for at in sorted(range(len(explicit)), key=place)[:_N_IN_SUMMARY]:
+        text = main_text(explicit[at]).strip()
+        found = _SPEAKER.match(text)
+        if found is not None and found["said"] == said:
+            text = found["text"]
+        elif found is not None:
+            said = found["said"]
+        if text and sum(map(len, parts)) + len(text) < MAX_SUMMARY_CHARS // 2:
+            parts.append(text if text.endswith((".", "!", "。", "！", "…")) else f"{text}.")  # noqa: RUF001
+    return " ".join(parts)
+
+
+def merged(
+    owner: types.Owner,
+    present: tuple[Mapping[str, object], str] | None,
+    base: revision.Revision | None,
+    gone: Sequence[tuple[str, ...]],
+    proposal: Proposal,
+) -> Merged | None:
+    """Return what a profile is to say; None where there is no file and nothing to put into one.
+
+    Args:
+        owner: whose it is.
+        present: keys and body of the file as it is; None: there is none.
+        base: the version that the person's edits were made on; None: all that is there is theirs.
+        gone: what people have taken out before.
+        proposal: what is new.
+    """
+    values, body = present if present is not None else ({}, "")
+    before = {} if base is None else base.values
+    known = list(gone)
+    lists: dict[str, list[object]] = {}
+    for key in (EXPLICIT, TRAITS):
+        there, own = items(values, key), items(before, key) or []
+        taken_out = [] if there is None else [each for each in own if each not in there]
+        known += [(main_text(each), _evidence(each)) for each in taken_out]
+        if there is not None:
+            lists[key] = _list(key, there, own, known, proposal)
+    explicit = lists.get(EXPLICIT, [])
+    summary = proposal.summary if not _mentions(proposal.summary, known) else ""
+    summary = (summary or summary_of(explicit))[:MAX_SUMMARY_CHARS]
+    known = list(dict.fromkeys(known))[-_MAX_GONE:]
+    if present is None:
+        return _new(owner, lists, summary, known)
+    changed: dict[str, whole.Value] = {key: each for key, each in _head(owner).items() if key not in values}
+    changed |= {key: each for key, each in lists.items() if each != items(values, key)}  # type: ignore[misc]
+    text = _texts(values, body, base, summary)
+    if text.summary is not None and text.summary != values.get("summary", ""):
+        changed["summary"] = text.summary
+    return Merged(values=changed, body=text.body, gone=tuple(known))
+
+
+def _mentions(summary: str, gone: Sequence[tuple[str, ...]]) -> bool:
+    return any(is_gone(sentence, "", gone) for sentence in statement.sentences(summary))
+
+
+def _head(owner: types.Owner) -> dict[str, whole.Value]:
+    return {
+        "id": f"profile_{owner.id}",
+        "type": "user_profile",
+        "schema_version": 1,
+        "user_id": owner.id,
+        "track": "user",
+    }
+
+
+def _new(
+    owner: types.Owner, lists: Mapping[str, list[object]], summary: str, gone: Sequence[tuple[str, ...]]
+) -> Merged | None:
+    if not summary and not any(lists.values()):
+        return None
+    values = {**_head(owner), "summary": summary, **lists}
+    return Merged(values=values, body=summary, gone=tuple(gone))  # type: ignore[arg-type]
+
+
+def _list(
+    key: str, there: Sequence[object], own: Sequence[object], gone: Sequence[tuple[str, ...]], proposal: Proposal
+) -> list[object]:
+    """Return one of the lists: what stays in its order, then what is new."""
+    stays = [each for each in there if not (each in own and each in proposal.outdated)]
+    for new in proposal.of(key):
+        text = main_text(new)
+        is_known = any(says_the_same(text, main_text(each)) for each in stays)
+        if text and not is_known and not is_gone(text, _evidence(new), gone):
+            stays.append(whole.read_back(new))
+    mine = [each for each in stays if each in own or each not in there]
+    for oldest in mine[: max(0, len(stays) - MAX_ITEMS[key])]:
+        stays.remove(oldest)
+    return stays
+
+
+class _Texts(msgspec.Struct, frozen=True, kw_only=True):
+    """Summary and body, as they are to be; None: as they are."""
+
+    summary: str | None = None
+    body: str | None = None
+
+
+def _texts(values: Mapping[str, object], body: str, base: revision.Revision | None, new: str) -> _Texts:
+    """Bring together the summary in the frontmatter and the one in the body: they are one, and a person may edit either."""
+    there = values.get("summary", "")
+    former, former_body = ("", "") if base is None else (base.values.get("summary", ""), base.body)
+    is_own_body = body == former_body
+    if there != former:
+        is_shown = isinstance(there, str) and bool(there) and is_own_body
+        return _Texts(body=str(there)) if is_shown else _Texts()
+    if is_own_body:
+        return _Texts(summary=new, body=new)
+    if former_body and body.count(former_body) == 1:
+        return _Texts(summary=new, body=body.replace(former_body, new))
+    collapsed = escape.one_line(" ".join(body.split()))
+    return _Texts(summary=collapsed) if 0 < len(collapsed) <= MAX_SUMMARY_CHARS else _Texts()
