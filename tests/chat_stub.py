@@ -301,9 +301,10 @@ def _first_list(value: Any) -> list[Any]:
 
 
 _LINE = re.compile(
-    r"^\W*(?P<head>\d{4}-\d\d-\d\d[^\n:]*(?::\d\d)*[^\n:]{0,40}?[\])]?\s+)?(?P<who>[^\n:\[\]<>{}]{1,60}):\s+(?P<text>\S.*)$",
+    r"^\W*(?:\d{4}-\d\d-\d\d[T ]?[\d:.]*(?:Z|[+-]\d\d:?\d\d)?\W+)?(?P<who>[^\n:\[\]<>{}()]{1,60}):\s+(?P<text>\S.*)$",
     re.MULTILINE,
 )
+"""A line of a conversation: its time, who says it, and what."""
 _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
 
 

@@ -65,7 +65,7 @@ def load(name: str, folders: Sequence[Path]) -> Prompt:
         ConfigError: ours is missing or broken.
     """
     *theirs, own = folders
-    ours = _read(own / f"{name}.md", name)
+    ours = _ours(name, own)
     for folder in theirs:
         path = folder / f"{name}.md"
         try:
@@ -87,7 +87,7 @@ def problems(names: Sequence[str], folders: Sequence[Path]) -> list[errors.Confi
     *theirs, own = folders
     found: list[errors.ConfigError] = []
     for name in names:
-        ours = _read(own / f"{name}.md", name)
+        ours = _ours(name, own)
         for folder in theirs:
             path = folder / f"{name}.md"
             try:
@@ -97,6 +97,14 @@ def problems(names: Sequence[str], folders: Sequence[Path]) -> list[errors.Confi
             except errors.ConfigError as error:
                 found.append(error)
     return found
+
+
+def _ours(name: str, folder: Path) -> Prompt:
+    path = folder / f"{name}.md"
+    try:
+        return _read(path, name)
+    except FileNotFoundError:
+        raise errors.ConfigError(str(path), "", "is missing", hint="install everosd again") from None
 
 
 def _read(path: Path, name: str) -> Prompt:
