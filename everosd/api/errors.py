@@ -49,7 +49,7 @@ TABLE: tuple[tuple[type[Exception], int, str], ...] = (
     (Conflict, 409, "CONFLICT"),
     (Forbidden, 403, FORBIDDEN),
     (ClientLeft, 400, INVALID_INPUT),
-    (errors.WriteRefused, 409, "CONFLICT"),
+    (errors.LogError, 409, "CONFLICT"),
     (errors.QueueSaturated, 429, "QUEUE_SATURATED"),
     (errors.PayloadTooLarge, 413, PAYLOAD_TOO_LARGE),
     (errors.CapabilityMissing, 503, "CAPABILITY_UNAVAILABLE"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from everosd import clock
+from everosd import clock, errors
 from everosd.api import moment, schema
 from everosd.cascade import status as cascade_status
 
@@ -78,8 +78,10 @@ def _of_messages(queue: online.Status) -> Iterator[str]:
         )
 
 
-def _of_engine(dead: Sequence[engine.Dead]) -> Iterator[str]:
-    """Yield what strategies gave up on, a sentence for each of them."""
+def _of_engine(dead: Sequence[engine.Dead], wrong: Sequence[errors.ConfigError]) -> Iterator[str]:
+    """Yield what is wrong with the settings of strategies, and what these gave up on."""
+    for error in wrong:
+        yield f"{error}; the settings of strategies from before are in force"
     by_name: dict[str, list[engine.Dead]] = {}
     for one in dead:
         by_name.setdefault(one.strategy, []).append(one)
@@ -120,6 +122,7 @@ def health(
     queue: online.Status | None = None,
     model: chat.State | None = None,
     dead: Sequence[engine.Dead] = (),
+    wrong: Sequence[errors.ConfigError] = (),
 ) -> schema.HealthResponse:
     """Return the answer of GET /health; notices are said beside what the cascade says of itself.
 
@@ -130,10 +133,11 @@ def health(
         queue: What the intake says of itself; None where nothing takes messages.
         model: How the model that reads conversations does; None where none is set up.
         dead: What strategies gave up on.
+        wrong: What keeps ome.toml as it stands from coming into force.
     """
     why = tuple(reasons(status))
     of_messages = () if queue is None else (*queue.reasons, *_of_messages(queue))
-    of_others = (*of_messages, *_of_engine(dead), *(() if model is None else _of_model(model)))
+    of_others = (*of_messages, *_of_engine(dead, wrong), *(() if model is None else _of_model(model)))
     return schema.HealthResponse(
         status="ok",
         version=version,

@@ -112,14 +112,15 @@ def _own_routes(given: services.Services, counted: metrics.Metrics) -> list[Any]
     @handlers.get("/health")
     async def answer_health(request: reply.Request) -> reply.Response:
         reply.called(request, "health")
-        model = given.model
+        model, running = given.model, given.engine
         now = health.health(
             given.status(),
             version=given.version,
             uptime_s=given.uptime_s(),
             queue=None if given.intake is None else given.intake.status(),
             model=model.state if model is not None and model.is_set_up else None,
-            dead=() if given.engine is None else given.engine.dead(),
+            dead=() if running is None else running.dead(),
+            wrong=() if running is None else running.settings.errors,
         )
         return reply.raw(schema.ENCODER.encode(now))
 
