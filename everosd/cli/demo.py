@@ -1,4 +1,4 @@
-"""`everosd demo`: a sample root, a daemon, searches by word and by meaning, and how soon an edit was found.
+"""`everosd demo`: a sample root, a daemon, a conversation, searches by word and by meaning, and how soon an edit was found.
 
 Everything is the real thing: the installed daemon in a process of its own, asked over HTTP. No key, no network. What
 needs the model is left out, with the reason, where the model cannot run.
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import cast
 
 from everosd import errors, lock
-from everosd.cli import client, progress, show
+from everosd.cli import client, conversation, progress, show
 
 READY_TIMEOUT_S = 30.0
 FOUND_TIMEOUT_S = 10.0
@@ -49,8 +49,8 @@ QUESTIONS = (
     ("yuki", "What sweets does she dislike?"),
 )
 """None of their words stands in what answers them; one answer is in another language."""
-MODEL_SETTINGS = "EVEROS_EMBEDDING__"
-"""Begins the variables that the demo ignores: it sends its sample to nobody's endpoint."""
+MODEL_SETTINGS = ("EVEROS_EMBEDDING__", "EVEROS_LLM__")
+"""Begin the variables that the demo ignores: it sends its sample to nobody's endpoint."""
 
 
 class _LeftOut(Exception):  # noqa: N818  # it says what happened
@@ -73,12 +73,13 @@ def run(root: Path | None) -> int:
             f"1. a sample memory root: {make(where)} Markdown files of four people and an agent, seven months\n   {where}"
         )
         with serving(where, Path(folder) / "everosd.log") as asked:
+            conversation.tell(asked, where, _say)
             _search(asked)
             _search_by_meaning(asked)
             _edit(asked, where)
             _write_by_hand(asked, where)
             _verify(asked)
-            _say("\n7. stopping")
+            _say("\n8. stopping")
         _say("   stopped, exit code 0")
         if root is None:
             _say("\nThe sample is gone again. Keep one to play with: everosd demo --root ~/everosd-demo")
@@ -171,7 +172,7 @@ def _ready(root: Path, process: subprocess.Popen[bytes]) -> client.Client:
 
 def _search(asked: client.Client) -> None:
     """Search as four people."""
-    _say("\n3. searching by word")
+    _say("\n4. searching by word")
     for user, query in QUERIES:
         started_s = time.monotonic()
         found = _hits(asked, user, query)
@@ -184,7 +185,7 @@ def _search(asked: client.Client) -> None:
 
 def _search_by_meaning(asked: client.Client) -> None:
     """Ask questions that share no word with their answers."""
-    _say("\n4. searching by meaning, with the model that everosd brings")
+    _say("\n5. searching by meaning, with the model that everosd brings")
     try:
         _say(f"   vectors of {_await_vectors(asked)}")
         for user, question in QUESTIONS:
@@ -250,7 +251,7 @@ def _edit(asked: client.Client, root: Path) -> None:
     beside.replace(path)
     took_ms = _until_found(asked, "venison", started_s)
     _say(
-        f"\n5. an edit, saved as an editor saves (temporary file, rename): {EDITED.name}\n   - … {BEFORE}\n   + … {AFTER}"
+        f"\n6. an edit, saved as an editor saves (temporary file, rename): {EDITED.name}\n   - … {BEFORE}\n   + … {AFTER}"
     )
     _say(f"   “venison” found {took_ms:.0f} ms after the save")
     if any("180 grams" in str(one["episode"]) for one in _hits(asked, "lena", "180 grams")):
@@ -266,7 +267,7 @@ def _write_by_hand(asked: client.Client, root: Path) -> None:
         file.write(HAND_WRITTEN)
     took_ms = _until_found(asked, "thermos", started_s)
     quoted = HAND_WRITTEN.strip().replace("\n\n", "\n").replace("\n", "\n   + ")
-    _say(f"\n6. a note written by hand at the end of {APPENDED.name}, no ids, no markers\n   + {quoted}")
+    _say(f"\n7. a note written by hand at the end of {APPENDED.name}, no ids, no markers\n   + {quoted}")
     _say(f"   “thermos” found {took_ms:.0f} ms after the write")
 
 

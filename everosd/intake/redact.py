@@ -38,13 +38,14 @@ _NAMED = re.compile(
     r"""
     (?P<name>\b(?:pass(?:word|phrase|wd|wort)|pwd|kennwort|contraseña|mot[ ]de[ ]passe|api[ _-]?key|access[ _-]?key
         |secret[ _-]?key|client[ _-]?secret|(?:access|auth|api|bearer|refresh)[ _-]?token|PIN)\b)
-    (?P<between>["']?(?:\s{0,3}(?:[:=]|:=)\s{0,3}|\s{1,3}(?:is|was|ist|lautet|es|est)(?:\s{1,3}|:\s{0,3}))["'`]?)
+    (?P<between>(?:\s(?:of|for|to|at|on|vom|von|für|zum|de|del|du|para)(?:\s[\w'\u2019-]{1,20}){1,4}?)?
+        ["']?(?:\s{0,3}(?:[:=]|:=)\s{0,3}|\s{1,3}(?:is|was|ist|lautet|es|est)(?:\s{1,3}|:\s{0,3}))["'`]?)
     (?P<value>[^\s"'`<>,;]{4,200})
     """,
     re.VERBOSE | re.IGNORECASE,
 )
 _IN_CJK = re.compile(
-    r"(?P<name>密码|密碼|口令|パスワード)(?P<between>\s{0,3}(?:[:：=]|是|は)\s{0,3})(?P<value>[!-~]{4,200})"
+    r"(?P<name>密码|密碼|口令|パスワード)(?P<between>\s{0,3}(?:[:\uff1a=]|是|は)\s{0,3})(?P<value>[!-~]{4,200})"
 )
 _ODD = re.compile(r"[0-9]|[^\w.?!)\]-]|_")
 _QUICK = re.compile(
@@ -77,7 +78,7 @@ def _shape(found: re.Match[str]) -> str:
 def _named(found: re.Match[str]) -> str:
     """Take the value out; a plain word behind "is" says something about the password and is none."""
     value, between = found["value"].rstrip(".!?)"), found["between"]
-    is_said = not re.search(r"[:：=]", between)  # noqa: RUF001  # the same
+    is_said = not re.search(r"[:\uff1a=]", between)
     if value.startswith("[redacted") or (is_said and _ODD.search(value) is None):
         return found[0]
     return f"{found['name']}{between}[redacted]{found['value'][len(value) :]}"

@@ -21,6 +21,8 @@ SECRETS = [
     ("card 4111111111111111.", "4111"),
     ("amex 3782 822463 10005", "822463"),
     ("my password is hunter2!", "hunter2"),
+    ("The password of the kiln room is Ton&Glaze77.", "Ton&Glaze77"),
+    ("the password for my old laptop: swordfish", "swordfish"),
     ("Password: correcthorse", "correcthorse"),
     ("das Passwort lautet Blau_3mil", "Blau_3mil"),
     ("我的密码是abc12345。", "abc12345"),
@@ -32,6 +34,7 @@ SECRETS = [
 PLAIN = [
     "I forgot my password again.",
     "The password is incorrect.",
+    "The password for the kiln room is written on the door.",
     "The secret: we're having twins!",
     "Order 1234 5678 9012 3456 has shipped.",
     "It happened at 1772442000000, call +49 170 1234567.",
