@@ -11,11 +11,24 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from bench import baseline, daemon, meaning, measure, retrieval, roots, table
+from bench import baseline, daemon, intake, meaning, measure, retrieval, roots, table
 from bench.table import Figure
 
-PARTS = ("baseline", "start", "roots", "large", "locomo", "meaning", "slow", "builtin", "recall", "retrieval")
-USUAL = tuple(part for part in PARTS if part not in ("recall", "retrieval"))
+PARTS = (
+    "baseline",
+    "start",
+    "roots",
+    "large",
+    "locomo",
+    "meaning",
+    "slow",
+    "builtin",
+    "intake",
+    "recall",
+    "retrieval",
+    "extraction",
+)
+USUAL = tuple(part for part in PARTS if part not in ("recall", "retrieval", "extraction"))
 """What is measured unless told otherwise. The others take long: graphs of 100,000 vectors, a model that embeds whole
 conversations."""
 SLOW_SIZES = (1_000, 10_000)
@@ -42,6 +55,8 @@ def parts(folder: Path, chosen: list[str], sizes: list[int]) -> Iterator[Part]:
     if "recall" in chosen:
         # Imported when asked for: it runs the index in this process, and NumPy with it.
         yield "recall", lambda: importlib.import_module("bench.recall").figures(folder / "recall", sizes)
+    if "intake" in chosen:
+        yield "intake", lambda: intake.speed(folder)
     yield from _conversations(folder, chosen)
 
 
@@ -54,7 +69,7 @@ def _of_sizes(
 
 def _conversations(folder: Path, chosen: list[str]) -> Iterator[Part]:
     """Yield what is measured on LoCoMo, where there is one."""
-    wanted = [name for name in ("locomo", "retrieval") if name in chosen]
+    wanted = [name for name in ("locomo", "retrieval", "extraction") if name in chosen]
     source = roots.locomo_path()
     if wanted and source is None:
         print(f"LoCoMo left out: set {roots.LOCOMO_VARIABLE} to its JSON file to measure on it", file=sys.stderr)
@@ -63,6 +78,8 @@ def _conversations(folder: Path, chosen: list[str]) -> Iterator[Part]:
         yield "LoCoMo", lambda: measure.locomo(folder, source)
     if "retrieval" in wanted and source is not None:
         yield "retrieval", lambda: retrieval.measure(folder / "retrieval", source)
+    if "extraction" in wanted and source is not None:
+        yield "extraction", lambda: intake.quality(folder / "extraction", source)
 
 
 def main() -> int:

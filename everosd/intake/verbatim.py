@@ -22,8 +22,8 @@ from everosd.intake import message, tongue, when
 BY = "verbatim"
 """What stands where a model's name would."""
 
-MAX_SUBJECT_CHARS = 120
-MAX_SUMMARY_CHARS = 400
+MAX_SUBJECT_CHARS = 80
+MAX_SUMMARY_CHARS = 200
 MAX_FACT_CHARS = 480
 """A longer statement becomes several: about what one vector stands for well."""
 MAX_FACTS = 600
@@ -48,7 +48,7 @@ _QUESTION = re.compile(r"[?？؟][\"'”’」』)）]*$")
 _DIGITS = re.compile(r"\d+(?:[.,:/-]\d+)*")
 _NAME = re.compile(r"(?<=[\w,;] )[A-ZÀ-ÖØ-ÞА-Я][\w’'-]{2,}")
 """A word that is written large within a sentence; in German nouns are, which are as good."""
-_DATED = re.compile(r"[(（]\d{4}(?:-\d\d)?(?:-\d\d)?[^()（）]{0,20}[)）]")
+_DATED = re.compile(r" ?[(（]\d{4}(?:-\d\d)?(?:-\d\d)?[^()（）]{0,20}[)）]")
 """What `when` puts behind a phrase."""
 _SELF = frozenset(
     "i i'm my we our me us ich mein meine wir unser mir je j mon ma mes nous yo mi mis nosotros io mio mia noi eu meu minha "  # noqa: SIM905
@@ -202,7 +202,7 @@ def _says_something(text: str) -> bool:
 
 
 def subject(content: str) -> str:
-    """Return one line of at most 120 characters: who, when, and the sentence that says most of what it is about."""
+    """Return one line of at most 80 characters: who, when, and the sentence that says most of what it is about."""
     said = turns(content)
     names = list(dict.fromkeys(turn.name for turn in said if turn.name))
     day = next((line[:10] for line in content.splitlines() if _DAY.match(line.rstrip())), "")
@@ -214,12 +214,12 @@ def subject(content: str) -> str:
     best = _telling(said, 1)
     room = MAX_SUBJECT_CHARS - len(head) - 2
     tail = best[0].who if best and len(names) > 1 else best[0].text if best else ""
-    tail = _cut(tail, room) if room > _MIN_TAIL else ""
+    tail = _cut(_DATED.sub("", tail), room) if room > _MIN_TAIL else ""  # the day it was said on stands before it
     return (f"{head}: {tail}" if head and tail else head or tail)[:MAX_SUBJECT_CHARS]
 
 
 def summary(content: str) -> str:
-    """Return the sentences that say most of what it is about, in order, at most 400 characters."""
+    """Return the sentences that say most of what it is about, in order, at most 200 characters."""
     picked: list[tuple[int, str]] = []
     room = MAX_SUMMARY_CHARS
     for one in _telling(turns(content), _N_SUMMARY):
