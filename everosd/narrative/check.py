@@ -41,11 +41,12 @@ _ADDRESSED = re.compile(
     r"(?P<ja>[\u30a0-\u30ff\u4e00-\u9fffA-Za-z]{1,8})(?:さん|くん|ちゃん|君|様|先生|氏)|(?:名叫|叫做|名为|名為)(?P<zh>[\u4e00-\u9fff]{2,3})|(?P<near>[小老阿][\u4e00-\u9fff])(?![\u4e00-\u9fff]{0,1}[时時家学學])"
 )
 _KATAKANA = re.compile(r"[\u30a1-\u30fa\u30fc]{2,}")
-_LIST = re.compile(r"[^,.;:!?\n]+(?:, [^,.;:!?\n]+)+,? (?:and|und|et|y|e|en|и) [^,.;:!?\n]+")
+_LIST = re.compile(r"[^,.;:!?\n]{1,60}(?:, [^,.;:!?\n]{1,60}){1,20},? (?:and|und|et|y|e|en|и) [^,.;:!?\n]{1,60}")
 _LISTED = re.compile(r",? (?:and|und|et|y|e|en|и) |, ")
 _HAN_GLUE = frozenset(
     "的了是在和他她我你您们們很也不有说說这這那着著过過就都还還要会會能对對为為与與及并其之被把将將让讓给給从從到地得个個一上下来來去以可没沒又再吗呢吧啊呀"
 )
+_CLAUSE = re.compile(r"[,;:，；：、]|\s[–—-]\s|\b(?:and|but|though|und|aber|sondern|et|mais|y|pero|e|ma|mas|и|но)\b")
 _QUESTION = re.compile(r"[?？؟]")
 _DETERMINED = re.compile(
     r"\b(?:an?|his|her|their|my|our|your|another|two|three|four|five|some|new)\s+((?:[a-z-]+\s+){0,2}?[a-z-]+)\b(?=\s*(?:[.,;:!?)]|$|\b(?:named|called|and|or|who|which|that|with|from|in|at|on|to|for|of|is|was|has|by|about|as)\b))"
@@ -74,9 +75,10 @@ _DEMONYMS = (
 )
 _STOPS = token.STOP_WORDS | words.STOP
 _LIGHT = _STOPS | words.TELLING
+_LEAD_CHARS = 40  # before a word, that say whether it begins a sentence
 _MIN_STEM = 5  # letters that two forms of a word share
 _MIN_NICKNAME = 3
-_N_OTHERS = 2
+_N_OTHERS = 2  # words shared with a clause, above which one may be missing
 
 
 class Invention(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +96,6 @@ class _Unit(NamedTuple):
     terms: frozenset[str]
     about: frozenset[str]
     """Who says it and who is named in it, folded words of names."""
-    is_negated: bool
 
 
 class Grounds:
@@ -120,7 +121,9 @@ class Grounds:
         self._terms = _terms(self._whole)
         self._prefixes = _prefixes(self._terms)
         self._names = frozenset(words.fold(word) for word in re.findall(rf"{_CASED}[^\W\d_]+", self._whole))
+        self._name_forms = frozenset(form for name in self._names for form in _forms(name))
         self._speakers: frozenset[str] = frozenset()
+        self._n_speakers = 0
         self._units = self._read_units()
         self._all = _Pool(self._units)
         self._pools: dict[frozenset[str], _Pool] = {}
@@ -173,6 +176,9 @@ class Grounds:
             for listed in _LIST.findall(each):
                 if len(_LISTED.split(listed)) == number:
                     return True
+        after = [words.fold(word) for word in _WORD.findall(text[at : at + 60])[:2]]
+        if number == self._n_speakers and not words.PEOPLE.isdisjoint(after):
+            return True
         counted = [word for word in _WORD.findall(text[at : at + 60])[:3] if words.fold(word) not in _LIGHT]
         for word in counted[:2]:
             stems = _forms(word)
@@ -269,7 +275,8 @@ class Grounds:
             if speaker and words.fold(speaker["name"]).split(maxsplit=1)[0] in self._speakers
             else statement
         )
-        heavy = list(_heavy(told))
+        # Who is named is known already; that they are named says nothing of what is told of them.
+        heavy = [(word, weight) for word, weight in _heavy(told) if not _forms(word) & self._name_forms]
         if not heavy:
             return True
         found = sum(weight for word, weight in heavy if self._has_word(word, pool))
@@ -293,18 +300,18 @@ class Grounds:
 
     def _agrees(self, statement: str, pool: _Pool) -> bool:
         """Return whether a statement is negated as what it was taken from is."""
-        is_negated = _is_negated(statement)
-        heavy = {form for word, _ in _heavy(statement) for form in _forms(word)} - self._names
-        if not heavy:
-            return True
-        scored = [(len(heavy & unit.terms), unit.is_negated) for unit in pool.units]
+        return all(self._agrees_clause(clause, pool) for clause in _clauses(statement))
+
+    def _agrees_clause(self, clause: str, pool: _Pool) -> bool:
+        heavy = {form for word, _ in _heavy(clause) for form in _forms(word)} - self._name_forms
+        scored = [(len(heavy & terms), negated) for terms, negated in pool.clauses]
         best = max((n for n, _ in scored), default=0)
         if best == 0:
             return True
-        kinds = {negated for n, negated in scored if n >= max(1, best - (best > 2))}  # noqa: PLR2004  # all but one of several
-        if is_negated:
-            return any(negated for n, negated in scored if n) or not kinds
-        return False in kinds
+        if _is_negated(clause):
+            return any(negated for n, negated in scored if n)
+        least = best - 1 if best > _N_OTHERS else best
+        return any(not negated for n, negated in scored if n >= least)
 
     def _pool(self, statement: str) -> _Pool:
         """Return what is said by or of those who speak and are named in a statement; all where nobody is."""
@@ -332,6 +339,7 @@ class Grounds:
                 counts[match["name"]] = counts.get(match["name"], 0) + 1
         is_talk = sum(counts.values()) * 3 >= len([line for line in lines if not line.startswith(" ")]) * 2
         if is_talk:
+            self._n_speakers = len(counts)
             self._speakers = frozenset(
                 part for name in counts for part in words.fold(name).split() if len(part) > 1 and part not in _STOPS
             )
@@ -344,9 +352,7 @@ class Grounds:
                 about = frozenset(words.fold(name).split())
             for sentence in sentences(said):
                 folded = frozenset(words.fold(word) for word in _WORD.findall(re.sub(r"['’]s\b", "", sentence)))
-                units.append(
-                    _Unit(sentence, _terms(sentence), (folded & self._speakers) | about, _is_negated(sentence))
-                )
+                units.append(_Unit(sentence, _terms(sentence), (folded & self._speakers) | about))
         return units
 
 
@@ -358,6 +364,8 @@ class _Pool:
         self.text = "\n".join(unit.text for unit in self.units)
         self._terms: frozenset[str] = frozenset().union(*(unit.terms for unit in self.units))
         self._prefixes = _prefixes(self._terms)
+        self.clauses = [(_terms(clause), _is_negated(clause)) for unit in self.units for clause in _clauses(unit.text)]
+        """What is said in them, and whether it is denied."""
 
     def has(self, word: str) -> bool:
         """Return whether there is a form of `word`."""
@@ -451,6 +459,11 @@ def _is_negated(text: str) -> bool:
     )
 
 
+def _clauses(text: str) -> list[str]:
+    """Return the parts of a sentence of which one may be denied and the other not."""
+    return [one for one in _CLAUSE.split(text) if one.strip()]
+
+
 def _is_german(text: str) -> bool:
     found = [words.fold(word) for word in _WORD.findall(text)]
     return sum(word in words.GERMAN for word in found) * 8 > len(found)
@@ -461,7 +474,8 @@ def _is_common(text: str, at: int, word: str, folded: str, previous: str, *, is_
     if folded in words.STARTERS or folded in _STOPS:
         return True
     is_plain = word[0].isupper() and word[1:].islower()
-    opens = _OPENS.search(text[:at]) is not None and _ABBREVIATED.search(text[:at]) is None
+    lead = text[max(0, at - _LEAD_CHARS) : at]
+    opens = _OPENS.search(lead) is not None and _ABBREVIATED.search(lead) is None
     if (
         is_plain
         and (opens or is_german)

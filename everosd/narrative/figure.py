@@ -67,7 +67,7 @@ _CLOCK = re.compile(
     r"|(?<![\d.:])(?P<hour2>[01]?\d)\s?(?P<half2>[ap])\.?m\b\.?"
     r"|(?<![\d.:])(?P<hour3>[0-2]?\d)\s?(?:uhr\b|o'clock|点|點|时(?!间)|時(?!間))(?:\s?(?P<minute3>[0-5]?\d)\s?分)?"
 )
-_DIGITS = re.compile(r"(?<![^\W\d_])\d+(?:[.,:'’]\d+)*(?P<k>\s?(?:k|tsd|mio|million|thousand)\b)?")  # noqa: RUF001  # as typeset
+_DIGITS = re.compile(r"(?<![^\W\d_])(?<![^\W\d_]-)\d+(?:[.,:'’]\d+)*(?P<k>\s?(?:k|tsd|mio|million|thousand)\b)?")  # noqa: RUF001  # as typeset
 _GROUPS = re.compile(r"\d{1,3}(?:[.,'’]\d{3})+")  # noqa: RUF001
 _NUMBER_WORD = re.compile(
     r"\b(?:" + "|".join(sorted(map(re.escape, (*words.NUMBERS, *words.MULTIPLES)), key=len, reverse=True)) + r")\b"
@@ -87,10 +87,15 @@ def read(text: str) -> list[Said]:
 
     def take(form: re.Pattern[str], meaning: Callable[[re.Match[str]], Said | None]) -> None:
         nonlocal folded
-        for match in form.finditer(folded):
-            if (said := meaning(match)) is not None and said.end > said.start:
-                found.append(said)
-                folded = folded[: said.start] + "\x00" * (said.end - said.start) + folded[said.end :]
+        new = [
+            said for match in form.finditer(folded) if (said := meaning(match)) is not None and said.end > said.start
+        ]
+        if new:
+            left = list(folded)
+            for said in new:
+                left[said.start : said.end] = "\x00" * (said.end - said.start)
+            folded = "".join(left)
+            found.extend(new)
 
     for form in _DATES:
         take(form, _date)
@@ -100,7 +105,8 @@ def read(text: str) -> list[Said]:
     take(_GERMAN_TENS, _german)
     found += _worded(folded)
     take(_HAN, lambda m: Said(*m.span(), numbers=frozenset({_han(m[0])})))
-    return [one._replace(start=places[one.start], end=places[one.end]) for one in sorted(found)]
+    found = [one._replace(start=places[one.start], end=places[one.end]) for one in sorted(found)]
+    return [one._replace(end=one.end - 1) if text[one.end - 1] == "." else one for one in found]
 
 
 def _folded(text: str) -> tuple[str, list[int]]:

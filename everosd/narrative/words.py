@@ -218,6 +218,11 @@ niemand ohne ne pas jamais rien aucun aucune sans no nunca nada nadie ninguno ni
 não nunca nada ninguém nenhum nenhuma sem niet geen nooit niets niemand zonder не нет никогда ничего без
 stopped quit refuses refused lacks lacking declined cancelled canceled avoids avoid unable hardly barely
 """)
+PEOPLE = _set("""
+people persons friends speakers participants women men colleagues users leute personen freunde freundinnen frauen kollegen amis amies
+personnes femmes hommes personas amigos amigas mujeres hombres persone amici amiche donne uomini pessoas mulheres homens mensen vrienden
+люди людей друга подруги
+""")
 HAN_NEGATIONS = ("不", "没", "沒", "无", "無", "未", "别", "ない", "ません", "なかっ", "ず、")
 
 STARTERS = _set("""
@@ -271,15 +276,19 @@ COMMON_ENDINGS = (
 )  # fmt: skip
 """A word that ends so is no name."""
 
-GERMAN = _set("der die das und ist nicht ein eine mit den dem von zu auf für sie er im auch sich hat war als wie noch")
+GERMAN = _set(
+    "der die das und ist nicht ein eine einen einem einer mit den dem des von zu zur zum auf für sie er ihr ihre ihrem ihren seine"
+    " seinem seinen im auch sich hat hatte war als wie noch nach bei aus über wir ich haben wird"
+)
 """Their share says whether a text is German, where every noun is written large."""
 
-LEADS_TO_NOUN = _set("""
-der die das den dem des ein eine einen einem einer eines kein keine keinen keinem keiner mein meine meinen meinem meiner dein deine
-deinen deinem deiner sein seine seinen seinem seiner ihr ihre ihren ihrem ihrer unser unsere unseren unserem unserer im am zum zur vom beim
-ins ans aufs fürs ums diese dieser diesem diesen dieses jede jeder jedem jeden jedes alle allen aller viele vielen einige einigen mehr viel
-etwas welche welcher welchen
-""")
+LEADS_TO_NOUN = frozenset(
+    stem + ending
+    for stem in _set(
+        "d ein kein mein dein sein ihr unser eur dies jed jen welch all viel einig manch solch beid mehrer"
+    )
+    for ending in ("", "er", "ie", "as", "es", "e", "en", "em")
+) | _set("im am zum zur vom beim ins ans aufs furs ums euer mehr etwas wenig")
 """After these a German word written large is a noun rather than a name."""
 
 IRREGULAR = {
