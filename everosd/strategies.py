@@ -5,7 +5,6 @@ Imported once the daemon listens: it brings NumPy and a great many patterns, and
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import datetime as dt
 from collections.abc import Awaitable, Callable
@@ -15,7 +14,7 @@ from everosd import clock as clocks
 from everosd import config
 from everosd.cascade import embed
 from everosd.engine import strategy
-from everosd.intake import case, cluster, episode, fact, message, opinion, profile, skill, unasked, verbatim
+from everosd.intake import case, cluster, episode, extract, fact, opinion, profile, skill, unasked
 from everosd.log import writer
 from everosd.models import chat, prompt
 from everosd.search import query
@@ -52,17 +51,9 @@ class Parts:
         return prompt.load(name, (folder, PROMPTS))
 
 
-class _Verbatim:
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-
-    async def extract(self, segment: message.Segment) -> message.Extracted:
-        return await asyncio.to_thread(verbatim.extract, segment, self._parts.zone())
-
-
 def extractor(parts: Parts) -> episode.Extractor:
     """Return what reads segments."""
-    return _Verbatim(parts)
+    return extract.Extractor(parts.model, parts.prompt, parts.zone)
 
 
 def judge(parts: Parts) -> unasked.Judge:
