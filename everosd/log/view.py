@@ -26,9 +26,13 @@ _TITLE_SECTION = "subject"
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _INTEGER = re.compile(r"-?\d{1,17}", re.ASCII)
 _BOOKKEEPING = frozenset(
-    ("sources", "read_from", "mode", "source_count", "report_id", "check", "owner_type", "app_id", "project_id")
+    (
+        *("sources", "read_from", "mode", "source_count", "report_id", "check", "owner_type", "app_id", "project_id"),
+        *("extracted_by", "source_digest", "corrects"),
+    )
 )
-"""Fields of a narrative that say where it came from: no text that anyone looks for."""
+"""Fields that say where an entry came from, and what it corrects, also on kinds that do not know them: no text that
+anyone looks for."""
 _TIMES = {
     "profile": ("timestamp", "profile_timestamp_ms", "updated_at"),
     "agent_skill": ("timestamp", "updated_at", "created_at"),

@@ -83,3 +83,12 @@ def test_json_in_a_profile_is_searched_as_text() -> None:
     )
     assert "tea\ndeep\ner\n[not json" == view.body(item)
     assert ("tea", "profile_mara") == (view.view(item).summary, view.view(item).id)  # type: ignore[attr-defined]
+
+
+def test_where_an_entry_comes_from_is_not_searched_for() -> None:
+    """Nor what it corrects, also on a kind that knows no such field."""
+    told = (
+        "**corrects**: [mem_20260302_00000001]\n**source_digest**: 0123\n**extracted_by**: verbatim\n**mood**: glad\n"
+    )
+    assert "glad\nTea." == view.body(made("memory", f"{told}\n### Content\nTea.\n"))
+    assert "Tea." == view.body(made("atomic_fact", f"{told.replace('**mood**: glad', '')}\n### Fact\nTea.\n"))
