@@ -29,10 +29,8 @@ DEFAULTS = "default_ome.toml"
 TABLE = "strategies"
 
 LOOK_S = 0.4
-"""Between two looks at the file: a save is in force after three of them at the latest, which is under two seconds."""
-
-SETTLED_S = 0.35
-"""A file that was saved comes into force once it has stayed as it is for so long: an editor may write in two halves."""
+"""Between two looks at the file. One sees that it was saved, the next takes it if it has stayed as it is: an editor may
+write in two halves. So a save is in force within two seconds, also by a busy machine's clock."""
 
 BROKEN_S = 1.0
 """One that cannot be used, or is gone, is taken for such after so long: it may be on its way."""
@@ -262,8 +260,6 @@ class Watcher:
             if not is_first:
                 return False
         age_s = float("inf") if is_first else now_s - self._since_s
-        if age_s < SETTLED_S:
-            return False
         reading = self._judge(seen)
         if (reading.errors or seen.is_gone) and age_s < BROKEN_S:
             return False

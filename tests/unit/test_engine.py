@@ -178,23 +178,27 @@ async def test_per_owner_events_that_wait_become_one_run_of_the_newest(tmp_path:
     assert ["o1", "o2", "o3", "o4", "o5", "o9"] == sorted(drained)
 
 
-async def test_a_per_owner_run_that_fails_takes_what_came_meanwhile_with_it(tmp_path: Path) -> None:
-    """The second attempt is of the newest event, and one run does for both."""
+async def test_a_per_owner_run_that_fails_takes_what_comes_with_it(tmp_path: Path) -> None:
+    """Events come while it runs, and while it waits for its second attempt: that one is of the newest, for all of them."""
     work = Work("extract_user_profile", is_per_owner=True)
     drained: list[str] = []
     work.gate.clear()
-    work.act = fail
-    async with running(tmp_path, work) as made:
+    work.act = be_away
+    async with running(tmp_path, work, speed=1.0) as made:
         made.on_drained = drained.append
         made.emit(event("a", origin="o1"))
         await until(lambda: work.seen == ["a"])
         made.emit(event("b", origin="o2"))
         work.gate.set()
         await until(lambda: not work.running)
+        made.emit(event("c", origin="o3"))
+        made.emit(event("d", origin="o1"))
+        assert 1 == made.status()[0].waiting
         work.act = lambda _: None
-        assert await made.settled(4000)
-    assert ["a", "b"] == work.seen
-    assert ["o1", "o2"] == sorted(drained)
+        assert "ok" == (await made.trigger(work.name, timeout_s=5)).status
+        assert await made.settled(5)
+    assert ["a", "d"] == work.seen
+    assert ["o1", "o2", "o3"] == sorted(drained)
 
 
 # -- failures ----------------------------------------------------------------------------------------------------------
@@ -255,6 +259,19 @@ async def test_one_event_that_fails_lets_the_others_of_its_owner_pass(tmp_path: 
             made.emit(event(subject))
         await until(lambda: len(work.seen) >= 3)
         assert ["a", "b", "c"] == work.seen[:3]
+
+
+async def test_while_the_model_is_away_the_next_event_of_the_owner_waits_too(tmp_path: Path) -> None:
+    """A model that is down is not asked once for each of a thousand events."""
+    work = Work()
+    work.act = lambda given: be_away(given) if given.owner == MARA else None
+    async with running(tmp_path, work, speed=1.0) as made:
+        made.emit(event("a"))
+        made.emit(event("b"))
+        await until(lambda: work.seen and not work.running)
+        made.emit(event("j", JO))
+        await until(lambda: "j" in work.seen)
+        assert ["a", "j"] == work.seen
 
 
 async def test_a_full_disk_is_no_fault_of_the_event(tmp_path: Path) -> None:
@@ -576,6 +593,8 @@ async def test_events_that_wait_take_some_hundred_bytes_and_are_taken_in_order(t
         tracemalloc.start()
         for number in range(10_000):
             made.emit(event(f"ep_20260302_{number:08}", origin="o"))
+            if not number % 500:
+                await asyncio.sleep(0)
         used, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert used / 10_000 < 400

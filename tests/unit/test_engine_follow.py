@@ -171,7 +171,7 @@ async def test_what_a_person_writes_by_hand_is_emitted_and_files_copied_in_are_n
         await desk.save("a.md", *(episode(n, parent="") for n in range(50)))
         assert 50 == len(await desk.look(300))
         desk.time.pass_s(3600 - desk.time.moment.minute * 60 + 55)
-        for file in range(4):  # 40 each, twenty seconds apart, over the turn of a minute
+        for file in range(5):  # 40 each, twenty seconds apart, over the turns of two minutes
             await desk.save(f"b{file}.md", *(episode(1000 * (file + 1) + n, parent="") for n in range(40)))
             await desk.look(20)
         assert [] == await desk.look(600)

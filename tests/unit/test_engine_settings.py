@@ -155,6 +155,18 @@ async def test_F01_the_last_good_settings_stay_through_halves_and_mistakes(desk:
     assert "0 5 * * 1" == desk.cron
 
 
+async def test_F01_a_half_that_could_stand_for_itself_is_not_in_force_before_the_other_comes(desk: Desk) -> None:
+    """An editor writes the first table, and the second a moment later: both come into force together."""
+    first, second = f"[strategies.{FACTS}]\nmax_retries = 9\n", wanted("0 7 * * 1")
+    seen = set()
+    for text in (first, first + second):
+        desk.path.write_text(text)
+        for _ in range(1 if text == first else 4):
+            await desk.pass_s(settings.LOOK_S)
+            seen.add((desk.watcher.of(FACTS).max_retries, desk.cron))
+    assert {(None, "0 2 * * 1"), (9, "0 7 * * 1")} == seen
+
+
 async def test_what_is_taken_out_of_the_file_has_its_default_again_and_so_has_all_of_it(desk: Desk) -> None:
     """A key, a table, then the file itself."""
     desk.path.write_text(wanted("0 5 * * 1") + f"[strategies.{FACTS}]\nmax_retries = 9\n")
