@@ -600,7 +600,7 @@ _WORD = re.compile(r"[^\W\d_]+")
 _KANA = re.compile(r"[\u3041-\u30ff]")
 _HAN = re.compile(r"[\u4e00-\u9fff]")
 _LATIN = re.compile(r"[A-Za-z]{2,}")
-_SAMPLE_CHARS = 20_000
+_SAMPLE_CHARS = 4_000
 
 
 def of(text: str) -> str:

@@ -56,6 +56,7 @@ _SELF = frozenset(
 )
 _OTHER = frozenset("you your du dein deine ihr euch tu ton ta tes vous votre tú te ti usted você seu sua voi".split())  # noqa: SIM905  # reads better
 _HAN_SELF, _HAN_OTHER = re.compile("[我咱私僕俺]"), re.compile("[你您]|あなた")
+_DATE_WEIGHT, _MAX_DEFINITE = 2, 3
 _FULL_WORDS = 7
 """Words that say something; a sentence with fewer weighs less."""
 _WORD = re.compile(r"[^\W\d_]+")
@@ -79,7 +80,11 @@ class Turn(NamedTuple):
 def extract(segment: message.Segment, zone: dt.tzinfo) -> message.Extracted:
     """Return the segment as an Episode; `zone` is that of whoever took part."""
     content = transcript(segment.messages, zone)
-    return message.Extracted(subject=subject(content), summary=summary(content), content=content, by=BY)
+    said = turns(content)
+    telling = _telling(said)
+    return message.Extracted(
+        subject=_subject(content, said, telling), summary=_summary(telling), content=content, by=BY
+    )
 
 
 def transcript(messages: Sequence[message.Message], zone: dt.tzinfo) -> str:
@@ -193,9 +198,13 @@ def _sentences(text: str) -> list[str]:
 
 def _says_something(text: str) -> bool:
     """Whether there are at least three words or a few signs of a script without spaces."""
-    n_unspaced = len(_UNSPACED.findall(text))
-    n_words = sum(_LETTER.search(word) is not None for word in text.split())
-    return n_unspaced >= _MIN_SIGNS or n_words >= _MIN_WORDS or (n_words >= 1 and any(char.isdigit() for char in text))
+    n_words = 0
+    for word in text.split():
+        n_words += _LETTER.search(word) is not None
+        if n_words == _MIN_WORDS:
+            return True
+    has_number = n_words > 0 and any(char.isdigit() for char in text)
+    return has_number or len(_UNSPACED.findall(text)) >= _MIN_SIGNS
 
 
 # -- what it is about --------------------------------------------------------------------------------------------------
@@ -204,6 +213,10 @@ def _says_something(text: str) -> bool:
 def subject(content: str) -> str:
     """Return one line of at most 80 characters: who, when, and the sentence that says most of what it is about."""
     said = turns(content)
+    return _subject(content, said, _telling(said))
+
+
+def _subject(content: str, said: Sequence[Turn], telling: Sequence[_Sentence]) -> str:
     names = list(dict.fromkeys(turn.name for turn in said if turn.name))
     day = next((line[:10] for line in content.splitlines() if _DAY.match(line.rstrip())), "")
     code = tongue.of(content)
@@ -211,26 +224,31 @@ def subject(content: str) -> str:
     if day:
         parts.append(tongue.date(dt.date.fromisoformat(day), code))
     head = ", ".join(parts)
-    best = _telling(said, 1)
     room = MAX_SUBJECT_CHARS - len(head) - 2
-    tail = best[0].who if best and len(names) > 1 else best[0].text if best else ""
-    tail = _cut(_DATED.sub("", tail), room) if room > _MIN_TAIL else ""  # the day it was said on stands before it
+    tail = ""
+    if telling and room > _MIN_TAIL:
+        best = telling[0].who if len(names) > 1 else telling[0].text
+        tail = _cut(_DATED.sub("", best), room)  # the day it was said on stands before it
     return (f"{head}: {tail}" if head and tail else head or tail)[:MAX_SUBJECT_CHARS]
 
 
 def summary(content: str) -> str:
     """Return the sentences that say most of what it is about, in order, at most 200 characters."""
+    return _summary(_telling(turns(content)))
+
+
+def _summary(telling: Sequence[_Sentence]) -> str:
     picked: list[tuple[int, str]] = []
     room = MAX_SUMMARY_CHARS
-    for one in _telling(turns(content), _N_SUMMARY):
+    for one in telling[:_N_SUMMARY]:
         if len(one.who) < room:
             picked.append((one.at, one.who))
             room -= len(one.who) + 1
     return " ".join(sentence for _, sentence in sorted(picked))
 
 
-def _telling(said: Sequence[Turn], n: int) -> list[_Sentence]:
-    """Return the `n` sentences that say most, the best first, each with its place.
+def _telling(said: Sequence[Turn]) -> list[_Sentence]:
+    """Return the sentences, those that say most first.
 
     That is: something definite, as a date, a name or a number; of whoever speaks and not of whom is spoken to; and
     something of what else is spoken of.
@@ -252,15 +270,14 @@ def _telling(said: Sequence[Turn], n: int) -> list[_Sentence]:
     def weight(one: _Sentence) -> float:
         said = set(_WORD.findall(one.text.lower()))
         names = {name for name in _NAME.findall(one.text) if name.lower() not in present}
-        definite = 2.0 * bool(_DATED.search(one.text)) + min(
-            3, len(_DIGITS.findall(_DATED.sub("", one.text))) + len(names)
-        )
+        text, n_dates = _DATED.subn("", one.text)
+        definite = _DATE_WEIGHT * bool(n_dates) + min(_MAX_DEFINITE, len(_DIGITS.findall(text)) + len(names))
         person = bool(said & _SELF or _HAN_SELF.search(one.text)) - bool(said & _OTHER or _HAN_OTHER.search(one.text))
         shared = sum(math.log(counts[word]) for word in one.words) / math.sqrt(len(one.words) + 4)
         short = min(1.0, (len(one.words) + 1) / _FULL_WORDS)
         return (definite + person + shared + 1) * short * (1 - 0.3 * one.at / len(sentences))
 
-    return sorted(sentences, key=weight, reverse=True)[:n]
+    return sorted(sentences, key=weight, reverse=True)
 
 
 class _Sentence(NamedTuple):
