@@ -173,13 +173,22 @@ def segment(places: layout.Layout, owner: types.Owner, memcell_id: str) -> messa
 
 
 def identities(places: layout.Layout, owner: types.Owner) -> dict[str, file.Identity]:
-    """Return what tells whether the log of a session is as it was. Blocking."""
-    folder = places.root / places.owner_folder(owner)
+    """Return what tells whether the log of a session is as it was. Blocking.
+
+    Raises:
+        errors.LogError: its folder cannot be listed.
+    """
+    relative = places.owner_folder(owner)
+    folder = places.root / relative
     stem = kinds.BY_NAME["message"].stem
     try:
         names = sorted(one.name for one in folder.iterdir() if one.name.startswith(f"{stem}-") and one.suffix == ".md")
     except FileNotFoundError:
         return {}
+    except OSError as error:
+        raise errors.LogError(
+            relative, error.strerror or str(error), hint="make it a folder that you can read"
+        ) from error
     found = {name: file.identify(folder / name) for name in names}
     return {name: identity for name, identity in found.items() if identity is not None}
 
