@@ -1,11 +1,13 @@
 """Hand edits become events: an Episode that a person changed or wrote gets new facts once it has been quiet for a while.
 
 Read from the ledger's changes, from a checkpoint of its own. What waits is kept in the table `edits` until its facts are
-there, so that neither a restart nor a model that is away for a day loses an edit, and the changes need not be kept.
+there, so that neither a restart nor a model that is away for a day loses an edit, and the changes need not be kept. A ledger
+that was made anew knows of no edit: facts say of which text they were taken, and every Episode is compared with them once.
 """
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Callable
 
@@ -15,7 +17,7 @@ import structlog
 from everosd import clock, errors, types
 from everosd.engine import engine as engines
 from everosd.engine import strategy as strategies
-from everosd.store import checkpoint, db, meta
+from everosd.store import checkpoint, db, meta, read, row
 
 QUIET_S = 300.0
 """How long an Episode must have stood still: people save in the middle of a sentence."""
@@ -35,6 +37,14 @@ MAX_EMITTED = 200
 
 ADDED = "engine_added"
 """Fact in `meta`: minute, how many were added in it, whether the minute before had too many."""
+
+SWEEP = "engine_sweep"
+"""Fact in `meta`: Episodes up to this key have been compared with their facts. Missing: all are, or need not be."""
+
+SWEPT = 100
+"""Episodes per look: a hundred thousand take a quarter of an hour, and nothing else waits for them."""
+
+_TAKEN_FROM = re.compile(r"^\*\*source_digest\*\*:[ \t]*(\S+)", re.MULTILINE)
 
 ORIGIN = "edit:"
 RETRY_S = 5.0
@@ -60,9 +70,23 @@ class Follower:
     """Reads the ledger's changes from a checkpoint of its own."""
 
     def __init__(
-        self, database: db.Database, lsn: Callable[[], int], engine: engines.Engine, time: clock.Clock
+        self,
+        database: db.Database,
+        lsn: Callable[[], int],
+        engine: engines.Engine,
+        time: clock.Clock,
+        digest: Callable[[row.EntryRow], str] | None = None,
     ) -> None:
-        """Emit into `engine`; `lsn` tells how far the ledger has come, and is asked every second (`Cascade.lsn`)."""
+        """Emit into `engine`.
+
+        Args:
+            database: The ledger.
+            lsn: Tells how far it has come, and is asked every second (`Cascade.lsn`).
+            engine: What runs the strategies.
+            time: For waits.
+            digest: Of the present text of an Episode, as its facts carry it in `source_digest`; None: they are not compared.
+
+        """
         self._database = database
         self._lsn = lsn
         self._engine = engine
@@ -72,6 +96,9 @@ class Follower:
         self._next_us: int | None = None
         """When the edit that has waited longest is due."""
         self._emitted: dict[int, _Edit] = {}
+        self._digest = digest
+        self._began_us = clock.to_us(time.now())
+        self._is_swept = digest is None
         self.n_waiting = 0
         """Edits whose facts have not been taken."""
 
@@ -102,10 +129,21 @@ class Follower:
         is_last = not has_news
         while not is_last:
             self._at, is_last = await self._database.write(_take)
+        if not self._is_swept and clock.to_us(self._clock.now()) - self._began_us >= _QUIET_US:
+            # Not before: a ledger that is being filled has Episodes whose facts are still to be read.
+            has_news |= await self._sweep()
         done = [edit for edit in self._emitted.values() if not self._engine.is_open(edit.origin)]
         is_due = self._next_us is not None and self._next_us <= clock.to_us(self._clock.now())
         if has_news or done or (is_due and len(self._emitted) < MAX_EMITTED):
             await self._emit(done)
+
+    async def _sweep(self) -> bool:
+        """Compare some Episodes with their facts; return whether any has others than those of its text."""
+        digest = self._digest
+        assert digest is not None  # noqa: S101  # there would be nothing to sweep
+        now_us = clock.to_us(self._clock.now())
+        found, self._is_swept = await self._database.write(lambda connection: _sweep(connection, digest, now_us))
+        return found > 0
 
     async def _emit(self, done: list[_Edit]) -> None:
         now_us = clock.to_us(self._clock.now())
@@ -132,7 +170,10 @@ class Follower:
 
 def _take(connection: sqlite3.Connection) -> tuple[int, bool]:
     """Note the edits of one batch of changes; return how far that is, and whether it is the end."""
-    at = int(meta.get(connection, checkpoint.FOLLOWER) or 0)
+    before = meta.get(connection, checkpoint.FOLLOWER)
+    if before is None:
+        meta.put(connection, SWEEP, "0")
+    at = int(before or 0)
     found = connection.execute(
         "SELECT v.lsn, v.at_us, v.key, v.change, e.kind, e.parent_type, e.is_shadowed FROM events v"
         " LEFT JOIN entries e ON e.key = v.key WHERE v.lsn > ? ORDER BY v.lsn LIMIT ?",
@@ -183,6 +224,35 @@ class _Minutes:
 
     def save(self) -> None:
         meta.put(self._connection, ADDED, f"{self._minute} {self._n} {int(self._was_over)}")
+
+
+def _sweep(connection: sqlite3.Connection, digest: Callable[[row.EntryRow], str], now_us: int) -> tuple[int, bool]:
+    """Note Episodes whose facts are all of another text; return how many, and whether there are none left to look at."""
+    cursor = meta.get(connection, SWEEP)
+    if cursor is None:
+        return 0, True
+    rows = connection.execute(
+        f"SELECT {read.FIELDS} FROM entries e WHERE e.key > ? AND e.kind = 'episode' AND e.is_shadowed = 0"  # noqa: S608
+        " AND e.status = 'active' ORDER BY e.key LIMIT ?",
+        (int(cursor), SWEPT),
+    ).fetchall()
+    n = 0
+    for episode in map(read.to_row, rows):
+        owner = episode.owner
+        facts = connection.execute(
+            "SELECT raw FROM entries WHERE app = ? AND project = ? AND owner_type = ? AND owner_id = ? AND parent_id = ?"
+            " AND kind = 'atomic_fact' AND is_shadowed = 0 AND status = 'active'",
+            (owner.app, owner.project, owner.type, owner.id, episode.entry_id),
+        )
+        taken_from = {match[1] for (raw,) in facts if (match := _TAKEN_FROM.search(raw))}
+        if taken_from and digest(episode) not in taken_from:
+            n += connection.execute(
+                "INSERT OR IGNORE INTO edits VALUES (?, ?, ?, 'modified')",
+                (episode.key, episode.lsn, now_us - _QUIET_US),
+            ).rowcount
+    is_last = len(rows) < SWEPT
+    meta.put(connection, SWEEP, None if is_last else str(rows[-1][0]))
+    return n, is_last
 
 
 def _due(connection: sqlite3.Connection, now_us: int, emitted: frozenset[int], limit: int) -> list[_Edit]:

@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from everosd import clock, types
@@ -53,7 +54,9 @@ class Desk:
         self.is_away = asyncio.Event()
         self.is_away.set()
         self.lsn = 0
-        self.follower = follow.Follower(database, lambda: self.lsn, self.engine, time)
+        self.follower = follow.Follower(
+            database, lambda: self.lsn, self.engine, time, digest=lambda found: f"of-{found.raw}"
+        )
 
     async def run(self, event: strategy.Event) -> str:
         """Take facts, once the model is there."""
@@ -245,3 +248,25 @@ async def test_many_edits_go_to_the_engine_a_few_at_a_time(tmp_path: Path, monke
             await desk.look()
         assert 0 == desk.follower.n_waiting
         assert 0 == await desk.count("edits")
+
+
+async def test_a_ledger_made_anew_finds_episodes_whose_facts_are_of_another_text(tmp_path: Path) -> None:
+    """An Episode was edited and .index deleted before its facts were taken: they are taken all the same, and no others."""
+    async with opened(tmp_path) as desk:
+        await desk.save("e.md", episode(1, "new"), episode(2, "old"), episode(3, "new"), episode(4, "new", parent=""))
+        facts = [
+            msgspec.structs.replace(
+                episode(100 + n, f"**timestamp**: x\n**source_digest**: of-old\n### Fact\n{n}", kind="atomic_fact"),
+                parent_id=f"ep_20260302_{n:08}",
+            )
+            for n in (1, 2)
+        ]
+        facts.append(
+            msgspec.structs.replace(episode(103, "of EverOS", kind="atomic_fact"), parent_id=f"ep_20260302_{3:08}")
+        )
+        await desk.save("f.md", *facts)
+        assert [] == await desk.look(100)
+        assert ["ep_20260302_00000001", "ep_20260302_00000004"] == await desk.look(200)
+        assert [] == await desk.look(3600)
+    async with opened(tmp_path, desk.time) as desk:
+        assert [] == await desk.look(400), "once is enough"
