@@ -22,8 +22,10 @@ from everosd.intake import message, tongue, when
 BY = "verbatim"
 """What stands where a model's name would."""
 
-MAX_SUBJECT_CHARS = 80
-MAX_SUMMARY_CHARS = 200
+MAX_SUBJECT_CHARS = 120
+MAX_SUMMARY_CHARS = 400
+"""Of whatever extracts. What is picked from a transcript is shorter: it says twice what the content says, and LoCoMo's
+sessions are found better (docs/decisions) with less of that."""
 MAX_FACT_CHARS = 480
 """A longer statement becomes several: about what one vector stands for well."""
 MAX_FACTS = 600
@@ -32,6 +34,7 @@ MAX_TOOL_CHARS = 600
 """Of what a tool answered; all of it is in the session's log."""
 
 _MIN_WORDS, _MIN_SIGNS = 3, 4
+_SUBJECT_CHARS, _SUMMARY_CHARS = 80, 200
 _N_SUMMARY = 5
 _MIN_TAIL = 20  # characters of a sentence that are better than none
 _INDENT = "  "
@@ -224,12 +227,12 @@ def _subject(content: str, said: Sequence[Turn], telling: Sequence[_Sentence]) -
     if day:
         parts.append(tongue.date(dt.date.fromisoformat(day), code))
     head = ", ".join(parts)
-    room = MAX_SUBJECT_CHARS - len(head) - 2
+    room = _SUBJECT_CHARS - len(head) - 2
     tail = ""
     if telling and room > _MIN_TAIL:
         best = telling[0].who if len(names) > 1 else telling[0].text
         tail = _cut(_DATED.sub("", best), room)  # the day it was said on stands before it
-    return (f"{head}: {tail}" if head and tail else head or tail)[:MAX_SUBJECT_CHARS]
+    return (f"{head}: {tail}" if head and tail else head or tail)[:_SUBJECT_CHARS]
 
 
 def summary(content: str) -> str:
@@ -239,7 +242,7 @@ def summary(content: str) -> str:
 
 def _summary(telling: Sequence[_Sentence]) -> str:
     picked: list[tuple[int, str]] = []
-    room = MAX_SUMMARY_CHARS
+    room = _SUMMARY_CHARS
     for one in telling[:_N_SUMMARY]:
         if len(one.who) < room:
             picked.append((one.at, one.who))
