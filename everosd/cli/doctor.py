@@ -13,7 +13,6 @@ import socket
 import stat
 import sys
 import time
-import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
@@ -156,17 +155,14 @@ def _ignored(settings: config.Config | None) -> Iterator[Finding]:
 
 
 def _strategies(root: Path) -> Iterator[Finding]:
-    """Look whether ome.toml is TOML; what is in it has its effect once there are strategies to run."""
-    path = root / "ome.toml"
-    try:
-        tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        text = f"{path}: {error.strerror or error}"
-        yield Finding(level="warn", about="settings", text=text, hint=f"make {path} a file that you can read")
-    except ValueError as error:
-        yield Finding(level="warn", about="settings", text=f"{path}: {error}", hint=f"correct {path} and save it")
+    """Look for mistakes in ome.toml: the daemon goes on with what was in force before them."""
+    from everosd.engine import settings
+
+    found = settings.Watcher(root, clock.SystemClock()).check()
+    for error in found.errors:
+        yield Finding(level="warn", about="settings", text=str(error), hint=error.hint)
+    for note in found.notes:
+        yield Finding(level="note", about="settings", text=note)
 
 
 def _modes(root: Path) -> Iterator[Finding]:

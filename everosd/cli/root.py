@@ -18,12 +18,11 @@ EVEROS_TOML = """\
 # port = 8000
 """
 OME_TOML = """\
-# Strategies of this memory root that run otherwise than by default: only the lines that differ. Kept for a later
-# version of everosd: nothing runs from it yet. An example:
+# Strategies of this memory root that run otherwise than by default: only the lines that differ. A running daemon reads
+# it again within two seconds of a save; `everosd doctor` checks it. An example:
 #
-# [strategies.reflect_episodes]
-# enabled = true
-# cron = "0 2 * * 1"
+# [strategies.extract_user_profile]
+# enabled = false
 """
 FILES = {"everos.toml": EVEROS_TOML, "ome.toml": OME_TOML}
 

@@ -244,6 +244,12 @@ class Watcher:
         found = own or whole or list(self.errors)
         return str(found[0]) if found else None
 
+    def check(self) -> Reading:
+        """Return what the file says as it stands, for a look from outside: nothing comes into force. Blocking."""
+        self._in_force = self._in_force or defaults()
+        seen = self._see(None)
+        return Reading(settings=defaults()) if seen is None else self._judge(seen)
+
     async def look(self) -> bool:
         """Read the file if it was saved; return whether other settings are in force than before.
 

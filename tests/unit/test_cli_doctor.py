@@ -62,18 +62,26 @@ def test_wrong_settings_are_shown_with_line_and_nearest_key(memory: Path) -> Non
 
 def test_keys_of_everos_without_a_use_here_are_listed(memory: Path) -> None:
     """A person who comes from EverOS learns which of their settings do nothing."""
-    (memory / "everos.toml").write_text('[llm]\nmodel = "x"\n')
-    assert [one.text for one in found(memory, "settings") if one.level == "note"] == ["accepted and not used: [llm]"]
-    (memory / "everos.toml").write_text('[llm]\nmodel = "x"\n\n[index]\nbackend = "lancedb"\n')
+    (memory / "everos.toml").write_text('[rerank]\nmodel = "x"\n')
+    assert [one.text for one in found(memory, "settings") if one.level == "note"] == ["accepted and not used: [rerank]"]
+    (memory / "everos.toml").write_text('[rerank]\nmodel = "x"\n\n[index]\nbackend = "lancedb"\n')
     assert [one.text for one in found(memory, "settings") if one.level == "note"] == [
-        "accepted and not used: [llm], index.backend"
+        "accepted and not used: [rerank], index.backend"
     ]
 
 
-def test_a_broken_ome_toml_is_named(memory: Path) -> None:
-    """ome.toml is checked for form although nothing runs from it yet."""
+def test_mistakes_in_ome_toml_are_named_with_their_lines(memory: Path) -> None:
+    """All of them at once; what has no effect is a note."""
     (memory / "ome.toml").write_text("[strategies\n")
     assert [one.level for one in found(memory, "settings")] == ["ok", "warn"]
+    (memory / "ome.toml").write_text(
+        "[strategies.extract_user_profile]\nenable = false\nmax_retries = -1\n"
+        '[strategies.extract_atomic_facts]\ncron = "0 2 * * 1"\n'
+    )
+    _, first, second, third = found(memory, "settings")
+    assert (first.level, second.level, third.level) == ("warn", "warn", "note")
+    assert "ome.toml:2: strategies.extract_user_profile.enable: unknown key; did you mean enabled?" in first.text
+    assert "ome.toml:3:" in second.text
 
 
 def test_memory_that_others_can_read_is_a_warning(memory: Path) -> None:
