@@ -6,6 +6,7 @@ not stored, and the segment is taken word by word.
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -15,8 +16,8 @@ import msgspec
 import structlog
 
 from everosd import clock, types
-from everosd.intake import message, tongue, verbatim, when
-from everosd.models import chat, prompt
+from everosd.intake import message, opinion, tongue, verbatim, when
+from everosd.models import chat
 from everosd.narrative import check
 
 log = structlog.get_logger(__name__)
@@ -71,13 +72,6 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     content: str
 
 
-class Prompts(Protocol):
-    """Where prompts are found."""
-
-    def __call__(self, name: str) -> prompt.Prompt:
-        """Return the prompt of a name."""
-
-
 class Quoted(Protocol):
     """What knows memories that were only read out."""
 
@@ -102,7 +96,7 @@ class Extractor:
     def __init__(
         self,
         model: chat.Chat,
-        prompts: Prompts,
+        prompts: opinion.Prompts,
         zone: Callable[[], dt.tzinfo],
         quoted: Quoted | None = None,
     ) -> None:
@@ -120,13 +114,16 @@ class Extractor:
         """
         segment = await self._own_words(segment)
         if not self._model.is_set_up:
-            return verbatim.extract(segment, self._zone())
+            return await self._word_by_word(segment)
         told = await self._tell(segment)
         if told is not None:
             return told
         self.n_ungrounded += 1
         log.info("taken_word_by_word", memcell=segment.id, model=self._model.name)
-        return verbatim.extract(segment, self._zone())
+        return await self._word_by_word(segment)
+
+    async def _word_by_word(self, segment: message.Segment) -> message.Extracted:
+        return await asyncio.to_thread(verbatim.extract, segment, self._zone())
 
     async def _own_words(self, segment: message.Segment) -> message.Segment:
         """Return the segment without what was only quoted from memory; as it is where nothing else was said."""
@@ -141,7 +138,8 @@ class Extractor:
 
     async def _tell(self, segment: message.Segment) -> message.Extracted | None:
         """Return the Episode in the model's words; None: they are not grounded in the messages."""
-        parts = self._parts(segment.messages)
+        # Long conversations take a second to be read: that is done beside the loop.
+        parts = await asyncio.to_thread(self._parts, segment.messages)
         if not parts:
             return None
         language = _Language(self._model.language, "\n".join(one.text for one in segment.messages))
@@ -152,17 +150,18 @@ class Extractor:
                 return None
             told.append(found)
         content = "\n\n".join(one.content for one in told)
-        plain = verbatim.transcript(segment.messages, self._zone())
-        subject = next((one.subject for one in told if one.subject), "") or verbatim.subject(plain)
+        subject = next((one.subject for one in told if one.subject), "")
+        if not subject:
+            subject = (await self._word_by_word(segment)).subject
         summary = " ".join(one.summary for one in told if one.summary) or verbatim.summary(content)
         return message.Extracted(subject=subject, summary=summary, content=content, by=self._model.name)
 
     async def _tell_part(self, part: _Part, language: _Language) -> Told | None:
         asked = self._prompts(NAME).filled(conversation=part.shown, part=part.note, language=language.name)
         told = _plain(await self._model.ask(asked, Told))
-        kept = _kept(told, part.grounds, language, _AT_ONCE)
+        kept = await asyncio.to_thread(_kept, told, part.grounds, language, _AT_ONCE)
         if kept is None:
-            problems = _problems(told, part.grounds, language)
+            problems = await asyncio.to_thread(_problems, told, part.grounds, language)
             asked = self._prompts(REPAIR).filled(
                 conversation=part.shown,
                 part=part.note,
@@ -171,7 +170,7 @@ class Extractor:
                 problems="\n".join(f"- {one}" for one in problems),
             )
             told = _plain(await self._model.ask(asked, Told))
-            kept = _kept(told, part.grounds, language, KEPT)
+            kept = await asyncio.to_thread(_kept, told, part.grounds, language, KEPT)
         return kept
 
     # -- what the model is shown ----------------------------------------------------------------------------------------
@@ -286,7 +285,7 @@ def _kept(told: Told, grounds: check.Grounds, language: _Language, share: float)
         if sum(map(len, left)) < share * sum(map(len, said)) or not left:
             return None
         if unsupported:
-            content = "".join(left) if language.name in ("Chinese", "Japanese") else " ".join(left)
+            content = _joined(left)
     return Told(
         subject=_grounded(told.subject, grounds, language),
         summary=_grounded(told.summary, grounds, language),
@@ -335,21 +334,25 @@ def _problems(told: Told, grounds: check.Grounds, language: _Language) -> Iterab
 
 def _plain(told: Told) -> Told:
     """Return an answer without reasoning, lines in it as lines should be, and nothing said twice."""
-    content = _REASONING.sub("", told.content).strip()
-    seen: dict[str, None] = {}
-    paragraphs = []
-    for paragraph in content.split("\n"):
-        said = [
-            one
-            for one in check.sentences(paragraph)
-            if (key := " ".join(one.casefold().split())) not in seen and seen.setdefault(key) is None
-        ]
+    seen: set[str] = set()
+    paragraphs: list[str] = []
+    for paragraph in _REASONING.sub("", told.content).split("\n"):
+        said: list[str] = []
+        for one in check.sentences(paragraph):
+            key = " ".join(one.casefold().split())
+            if key not in seen:
+                seen.add(key)
+                said.append(one)
         if said:
-            is_spaced = not _SCRIPTS[-1].search(paragraph)
-            paragraphs.append((" " if is_spaced else "").join(said))
+            paragraphs.append(_joined(said))
     subject = " ".join(_REASONING.sub("", told.subject).split())[: verbatim.MAX_SUBJECT_CHARS]
     summary = " ".join(_REASONING.sub("", told.summary).split())[: 2 * verbatim.MAX_SUMMARY_CHARS]
     return Told(subject=subject, summary=summary, content="\n".join(paragraphs))
+
+
+def _joined(said: Sequence[str]) -> str:
+    """Return sentences as one text."""
+    return "".join(f" {one}" if at and said[at - 1][-1].isascii() else one for at, one in enumerate(said))
 
 
 def _defused(text: str) -> str:
