@@ -65,6 +65,8 @@ class Merged(msgspec.Struct, frozen=True, kw_only=True):
     """None: as it is."""
     gone: tuple[tuple[str, ...], ...]
     """What people have taken out so far."""
+    theirs: frozenset[str] = frozenset()
+    """Marks of what in it is a person's."""
 
 
 def main_text(item: object) -> str:
@@ -170,12 +172,15 @@ def merged(
     before = {} if base is None else base.values
     known = list(gone)
     lists: dict[str, list[object]] = {}
+    theirs: set[str] = set()
     for key in (EXPLICIT, TRAITS):
-        there, own = items(values, key), items(before, key) or []
-        taken_out = [] if there is None else [each for each in own if each not in there]
-        known += [(main_text(each), _evidence(each)) for each in taken_out]
-        if there is not None:
-            lists[key] = _list(key, there, own, known, proposal)
+        there, former = items(values, key), items(before, key) or []
+        if there is None:
+            continue
+        known += [(main_text(each), _evidence(each)) for each in former if each not in there]
+        own = [each for each in there if each in former and not _is_theirs(base, key, each)]
+        theirs.update(revision.mark(key, each) for each in there if each not in own)
+        lists[key] = _list(key, there, own, known, proposal)
     explicit = lists.get(EXPLICIT, [])
     summary = proposal.summary if not _mentions(proposal.summary, known) else ""
     summary = (summary or summary_of(explicit))[:MAX_SUMMARY_CHARS]
@@ -187,7 +192,11 @@ def merged(
     text = _texts(values, body, base, summary)
     if text.summary is not None and text.summary != values.get("summary", ""):
         changed["summary"] = text.summary
-    return Merged(values=changed, body=text.body, gone=tuple(known))
+    return Merged(values=changed, body=text.body, gone=tuple(known), theirs=frozenset(theirs) | text.theirs)
+
+
+def _is_theirs(base: revision.Revision | None, key: str, item: object) -> bool:
+    return base is not None and revision.mark(key, item) in base.theirs
 
 
 def _mentions(summary: str, gone: Sequence[tuple[str, ...]]) -> bool:
@@ -229,24 +238,31 @@ def _list(
     return stays
 
 
+_HEAD, _BODY, _AROUND = "summary", "body", "around"
+"""Marks: the summary in the frontmatter is a person's; so is the body; so is what stands around the summary in the body."""
+
+
 class _Texts(msgspec.Struct, frozen=True, kw_only=True):
     """Summary and body, as they are to be; None: as they are."""
 
     summary: str | None = None
     body: str | None = None
+    theirs: frozenset[str] = frozenset()
 
 
 def _texts(values: Mapping[str, object], body: str, base: revision.Revision | None, new: str) -> _Texts:
     """Bring together the summary in the frontmatter and the one in the body: they are one, and a person may edit either."""
     there = values.get("summary", "")
     former, former_body = ("", "") if base is None else (base.values.get("summary", ""), base.body)
-    is_own_body = body == former_body
-    if there != former:
-        is_shown = isinstance(there, str) and bool(there) and is_own_body
-        return _Texts(body=str(there)) if is_shown else _Texts()
+    marks = frozenset[str]() if base is None else base.theirs
+    is_own_body = body == former_body and not marks & {_BODY, _AROUND}
+    if there != former or _HEAD in marks:
+        shown = str(there) if isinstance(there, str) and there and is_own_body else None
+        return _Texts(body=shown, theirs=frozenset({_HEAD} if is_own_body else {_HEAD, _BODY}))
     if is_own_body:
         return _Texts(summary=new, body=new)
-    if former_body and body.count(former_body) == 1:
-        return _Texts(summary=new, body=body.replace(former_body, new))
+    if _BODY not in marks and isinstance(former, str) and former and body.count(former) == 1:
+        return _Texts(summary=new, body=body.replace(former, new), theirs=frozenset({_AROUND}))
     collapsed = escape.one_line(" ".join(body.split()))
-    return _Texts(summary=collapsed) if 0 < len(collapsed) <= MAX_SUMMARY_CHARS else _Texts()
+    summary = collapsed if 0 < len(collapsed) <= MAX_SUMMARY_CHARS else None
+    return _Texts(summary=summary, theirs=frozenset({_BODY}))

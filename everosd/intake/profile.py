@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import datetime as dt
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -219,7 +220,9 @@ class Profile:
         new = await asyncio.to_thread(lambda: _rendered(path, found, merge, stamp))
         if new is None:
             return False
-        await self._revisions.add(owner, target, new, revision.of_text(new, stamp, through=through, gone=merge.gone))
+        await self._revisions.add(
+            owner, target, new, revision.of_text(new, stamp, through=through, gone=merge.gone, theirs=merge.theirs)
+        )
         expected = found.data
         written = await self._pen.replace(path, lambda now: new if now == expected else now)
         if written != new:
@@ -272,7 +275,7 @@ class Profile:
             except errors.LLMRejected as error:
                 log.info("profile_verbatim", path=path, reason=str(error))
             else:
-                made = await asyncio.to_thread(lambda: self._checked(answer, values, turn))
+                made = await asyncio.to_thread(lambda: self._checked(answer, name, values, turn))
                 if made.explicit or made.traits or made.summary:
                     return made
         is_latest = await self._is_latest(owner, turn)
@@ -303,24 +306,29 @@ class Profile:
             text = text[: len(text) * 3 // 4]
         return text
 
-    def _checked(self, answer: Answer, values: Mapping[str, object], turn: Sequence[Told]) -> portrait.Proposal:
+    def _checked(
+        self, answer: Answer, name: str, values: Mapping[str, object], turn: Sequence[Told]
+    ) -> portrait.Proposal:
         """Return what of the model's answer its sources bear out."""
         contents = [each.content for each in turn]
         items = _all_items(values)
         days = [clock.from_us(each.timestamp_us).astimezone(self._zone()).date() for each in turn]
-        grounds = check.Grounds(contents, dates=days)
+        person = _Person(name)
+        grounds = check.Grounds(map(person.shown, contents), dates=days)
         quotes = _Quotes(contents)
         explicit = []
         for info in answer.explicit_info:
             description, evidence = _short(info.description), quotes.evidence(info.evidence, info.description)
-            if description and evidence and grounds.supports(description):
+            if description and evidence and grounds.supports(person.shown(description)):
                 category = _short(info.category)[:_MAX_CATEGORY_CHARS] or "Statement"
                 explicit.append({"category": category, "description": description, "evidence": evidence})
         traits = []
         for trait in answer.implicit_traits:
             word, description = _short(trait.trait)[:_MAX_CATEGORY_CHARS], _short(trait.description)
             evidence = quotes.evidence(trait.evidence, "")
-            if word and description and evidence and not grounds.inventions(f"{word}: {description}"):
+            # A trait's own word is the model's; what is said of it has to be the talk's.
+            is_borne_out = not grounds.inventions(f"{word.lower()}: {person.shown(description)}")
+            if word and description and evidence and is_borne_out:
                 basis = _short(trait.basis)[:_MAX_CATEGORY_CHARS] or "conversation"
                 traits.append({"trait": word, "description": description, "basis": basis, "evidence": evidence})
         new_words = [portrait.main_text(each) for each in explicit]
@@ -328,11 +336,12 @@ class Profile:
             items[number - 1]
             for number in answer.outdated
             if 0 < number <= len(items)
-            and any(_is_about(portrait.main_text(items[number - 1]), new) for new in new_words)
+            and any(person.is_about(portrait.main_text(items[number - 1]), new) for new in new_words)
         ]
+        everything = check.Grounds(map(person.shown, [*contents, *map(portrait.main_text, items)]), dates=days)
         summary = " ".join(answer.summary.split())
-        everything = check.Grounds([*contents, *map(portrait.main_text, items)], dates=days)
-        if len(summary) > portrait.MAX_SUMMARY_CHARS or everything.unsupported(summary):
+        shown = person.shown(summary)
+        if len(summary) > portrait.MAX_SUMMARY_CHARS or everything.inventions(shown) or everything.unsupported(shown):
             summary = ""
         return portrait.Proposal(
             explicit=tuple(explicit), traits=tuple(traits), outdated=tuple(outdated), summary=summary
@@ -455,9 +464,22 @@ def _short(text: str) -> str:
     return line if len(line) <= portrait.MAX_ITEM_CHARS else ""
 
 
-def _is_about(former: str, new: str) -> bool:
-    """Tell whether two texts share a word beside a person's name: one can take the place of the other."""
-    return len(portrait.shared_words(former, new)) > 1
+class _Person:
+    """Who a profile is about, as texts name them."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._written = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
+        # What tells a name from a word is how it is written; an id like `u_mara` is written as no name is.
+        self._is_odd = not name[:1].isupper()
+
+    def shown(self, text: str) -> str:
+        """Return a text in which the person has a name that looks like one."""
+        return self._written.sub("Nemo", text) if self._is_odd else text
+
+    def is_about(self, former: str, new: str) -> bool:
+        """Tell whether two texts share a word beside the person's name: one can take the place of the other."""
+        return bool(portrait.shared_words(former, new) - portrait.shared_words(self._name, self._name))
 
 
 class _Quotes:

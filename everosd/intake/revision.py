@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import collections
 import datetime as dt
+import hashlib
+import json
 from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
@@ -19,6 +21,7 @@ from everosd.store import read
 _N_REMEMBERED = 200
 """Files whose newest version is in memory."""
 
+_THEIRS = msgspec.json.Decoder(frozenset[str])
 _GONE = msgspec.json.Decoder(tuple[tuple[str, ...], ...])
 _IS_ON_DISK = "is on disk"
 _WRITTEN = "written by everosd"
@@ -36,6 +39,8 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True):
     """How far the owner's log had been read, in the words of whoever wrote it."""
     gone: tuple[tuple[str, ...], ...] = ()
     """Texts of what people took out so far; it does not come back."""
+    theirs: frozenset[str] = frozenset()
+    """Marks of the parts that are a person's, though everosd wrote the file: it wrote them as it had found them."""
 
 
 class Latest(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +94,7 @@ class Revisions:
     async def add(self, owner: types.Owner, target: str, data: bytes, made: Revision) -> None:
         """Put a version into the log, before it goes to the file as `data`."""
         text = data.decode("utf-8", "surrogateescape")
-        await self._append(owner, target, made.stamp, made.through, gone=made.gone, text=text, reason=_WRITTEN)
+        await self._append(owner, target, made.stamp, made.through, made=made, text=text, reason=_WRITTEN)
         known = await self.latest(owner, target)
         self._remember(owner, target, Latest(newest=made, through=made.through, is_on_disk=known.is_on_disk))
 
@@ -116,7 +121,7 @@ class Revisions:
         through: str,
         *,
         reason: str,
-        gone: Sequence[Sequence[str]] = (),
+        made: Revision | None = None,
         text: str = "",
     ) -> None:
         fields = {
@@ -127,8 +132,10 @@ class Revisions:
             "reason": reason,
             "through": through,
         }
-        if gone:
-            fields["gone"] = msgspec.json.encode(gone).decode()
+        if made is not None and made.gone:
+            fields["gone"] = msgspec.json.encode(made.gone).decode()
+        if made is not None and made.theirs:
+            fields["theirs"] = msgspec.json.encode(sorted(made.theirs)).decode()
         sections = (("Before", text),) if text else ()
         await self._pen.append(owner, "lifecycle", [entry.Draft(fields=fields, sections=sections)])
 
@@ -155,20 +162,35 @@ def _revision(row: entry.Entry) -> Revision:
     head = frontmatter.read(text)
     try:
         gone = _GONE.decode(row.fields.get("gone", "[]"))
+        theirs = _THEIRS.decode(row.fields.get("theirs", "[]"))
     except msgspec.DecodeError:
-        gone = ()
+        gone, theirs = (), frozenset()
     return Revision(
         stamp=row.fields.get("value", ""),
         values=head.values,
         body=escape.strip_blank_lines(text[head.end :]),
         through=row.fields.get("through", ""),
         gone=gone,
+        theirs=theirs,
     )
 
 
-def of_text(data: bytes, stamp: str, *, through: str, gone: Sequence[tuple[str, ...]]) -> Revision:
+def of_text(
+    data: bytes,
+    stamp: str,
+    *,
+    through: str = "",
+    gone: Sequence[tuple[str, ...]] = (),
+    theirs: frozenset[str] = frozenset(),
+) -> Revision:
     """Return the version that `data` is, as it is read back from the log."""
     text = data.decode("utf-8", "surrogateescape").replace("\r\n", "\n").removeprefix("\ufeff")
     head = frontmatter.read(text)
     body = escape.strip_blank_lines(text[head.end :])
-    return Revision(stamp=stamp, values=head.values, body=body, through=through, gone=tuple(gone))
+    return Revision(stamp=stamp, values=head.values, body=body, through=through, gone=tuple(gone), theirs=theirs)
+
+
+def mark(key: str, item: object) -> str:
+    """Return what stands for an item of a list among the parts that are a person's."""
+    text = json.dumps(item, sort_keys=True, ensure_ascii=False)
+    return f"{key}:{hashlib.blake2b(text.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}"

@@ -10,7 +10,7 @@ import collections
 import datetime as dt
 import hashlib
 import unicodedata
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -201,13 +201,15 @@ class Skills:
         scores = _scores(cases)
         made = msgspec.structs.replace(skill, name=name)
 
+        theirs = frozenset[str]() if found is None else _theirs(found, base)
+
         def rendered() -> bytes:
             if found is None:
                 return whole.new(path, _values(owner, cluster_id, made, scores, stamp), made.body)
-            return _changed(found, base, made, scores, stamp)
+            return _changed(found, theirs, made, scores, stamp)
 
         new = await asyncio.to_thread(rendered)
-        await self._revisions.add(owner, target, new, revision.of_text(new, stamp, through="", gone=()))
+        await self._revisions.add(owner, target, new, revision.of_text(new, stamp, theirs=theirs))
         expected = None if found is None else found.data
         written = await self._pen.replace(path, lambda now: new if now == expected else now)
         if written != new:
@@ -227,7 +229,7 @@ class Skills:
             return None, _free(wanted, shelf.names)
         folder = found.parsed.place.name
         given = found.parsed.frontmatter.text("name")
-        is_own = base is not None and given == base.values.get("name") == folder
+        is_own = base is not None and "name" not in base.theirs and given == base.values.get("name") == folder
         if not is_own or wanted == folder:
             return found, given or folder
         name = _free(wanted, shelf.names - {_folded(folder)})
@@ -418,21 +420,35 @@ def _values(owner: types.Owner, cluster_id: str, made: Skill, scores: _Scores, s
     }
 
 
-def _changed(found: _File, base: revision.Revision | None, made: Skill, scores: _Scores, stamp: str) -> bytes:
-    """Return the new bytes of a skill: what a person has changed since `base` stays as they have it."""
+_BODY = "body"
+_OWN_KEYS = ("name", "description", "confidence", "maturity_score")
+"""What a person may change for good."""
+
+
+def _body(found: _File) -> str:
+    return escape.strip_blank_lines(found.parsed.text[found.parsed.frontmatter.end :].replace("\r\n", "\n"))
+
+
+def _theirs(found: _File, base: revision.Revision | None) -> frozenset[str]:
+    """Return the parts of a skill that a person has changed since `base`, or before it."""
+    if base is None:
+        return frozenset((*_OWN_KEYS, _BODY))
     there = found.parsed.frontmatter.values
-    before: Mapping[str, object] = {} if base is None else base.values
+    changed = {key for key in _OWN_KEYS if there.get(key) != base.values.get(key)}
+    return base.theirs | changed | ({_BODY} if _body(found) != base.body else frozenset())
+
+
+def _changed(found: _File, theirs: frozenset[str], made: Skill, scores: _Scores, stamp: str) -> bytes:
+    """Return the new bytes of a skill: what is a person's stays as they have it."""
     wanted: dict[str, whole.Value] = {
         "name": made.name,
         "description": made.description,
         "confidence": scores.confidence,
         "maturity_score": scores.maturity,
     }
-    values = {key: each for key, each in wanted.items() if key in there and there[key] == before.get(key)}
-    body = escape.strip_blank_lines(found.parsed.text[found.parsed.frontmatter.end :].replace("\r\n", "\n"))
-    is_own_body = base is not None and body == base.body
+    values = {key: each for key, each in wanted.items() if key not in theirs}
     kept: dict[str, whole.Value] = {"source_case_ids": scores.case_ids, _STAMP: stamp}
-    return whole.changed(found.parsed, values | kept, made.body if is_own_body else None)
+    return whole.changed(found.parsed, values | kept, None if _BODY in theirs else made.body)
 
 
 def _look(places: layout.Layout, owner: types.Owner, cluster_id: str) -> _Shelf:

@@ -168,7 +168,8 @@ def said_by(names: Sequence[str], content: str) -> Iterator[str]:
                 yield "\n".join(said)
             said = [turn["text"]] if " ".join(turn["name"].split()).casefold() in wanted else []
         elif said and line.startswith("  "):
-            said.append(line.strip())
+            # What they quote of somebody else is not said by them.
+            said += [line.strip()] if _TURN.match(line.strip()) is None else []
         elif said:
             yield "\n".join(said)
             said = []
