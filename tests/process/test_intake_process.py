@@ -9,44 +9,17 @@ import random
 import re
 import threading
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
 from tests.process import conftest
+from tests.process.talking import add, episodes, flush, said
 
 N_KILLS = int(os.environ.get("EVEROSD_KILLS", "8"))
 """Rounds of kill -9 in the middle of a flush; the full twenty take longer than the default run has."""
-START_MS = 1_772_442_000_000
 QUICK = {"EVEROS_BOUNDARY_DETECTION__IDLE_MINUTES": "0.02"}
 """A session that nobody adds to is extracted after about a second."""
-
-
-def said(text: str, at: int = 0, sender: str = "mara", role: str = "user") -> dict[str, object]:
-    return {"sender_id": sender, "role": role, "timestamp": START_MS + at * 1000, "content": text}
-
-
-def add(http: httpx.Client, session: str, *messages: dict[str, object], **more: object) -> dict[str, Any]:
-    answer = http.post("/api/v1/memory/add", json={"session_id": session, "messages": list(messages), **more})
-    assert answer.status_code in (200, 202), answer.text
-    data: dict[str, Any] = answer.json()["data"]
-    return data
-
-
-def flush(http: httpx.Client, session: str) -> httpx.Response:
-    return http.post("/api/v1/memory/flush", json={"session_id": session})
-
-
-def episodes(http: httpx.Client, user: str = "mara") -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    while True:
-        page = len(found) // 100 + 1
-        body = {"memory_type": "episode", "user_id": user, "page": page, "page_size": 100}
-        data = http.post("/api/v1/memory/get", json=body).json()["data"]
-        found += data["episodes"]
-        if len(found) >= data["total_count"]:
-            return found
 
 
 @pytest.mark.slow
