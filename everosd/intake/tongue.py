@@ -586,7 +586,7 @@ def pattern(code: str) -> re.Pattern[str]:
         for name, place in places.items():
             filled = filled.replace(f"{{{name}}}", place.replace("@", str(at)))
         forms.append(rf"(?P<form_{at}>{filled})")
-    start = r"(?<![\w@#/\\.-])" if tongue.is_apart else ""
+    start = r"(?<![\w@#/\\.={-])" if tongue.is_apart else ""
     return re.compile(rf"{start}(?:{'|'.join(forms)}){tongue.ending}", re.IGNORECASE)
 
 

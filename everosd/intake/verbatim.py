@@ -76,6 +76,11 @@ class Turn(NamedTuple):
     """Empty: nobody."""
     text: str
 
+    @property
+    def is_tool(self) -> bool:
+        """Whether a tool answered it: no statement of anybody."""
+        return self.name.startswith("[") and self.name.endswith("]")
+
 
 # -- a segment ---------------------------------------------------------------------------------------------------------
 
@@ -94,7 +99,7 @@ def transcript(messages: Sequence[message.Message], zone: dt.tzinfo) -> str:
     """Return who said what under the day it was said, with the dates of relative times behind them.
 
     Further lines of a message are indented, so that no message can pass for another sender's. Messages without text are
-    left out, and of what tools answered there is the beginning.
+    left out. Of what a tool answered there is the beginning, and its name is in brackets, as nobody else's is.
     """
     lines: list[str] = []
     day: dt.date | None = None
@@ -106,17 +111,19 @@ def transcript(messages: Sequence[message.Message], zone: dt.tzinfo) -> str:
         if moment.date() != day:
             day = moment.date()
             lines.append(f"{moment:%Y-%m-%d %H:%M}")
+        name = _called(one.name)
         if one.role == "tool":
+            name = f"[{name}]"
             text = text if len(text) <= MAX_TOOL_CHARS else text[:MAX_TOOL_CHARS].rstrip() + " …"
         else:
             text = when.resolved(text, one.timestamp_us, zone)
-        lines.append(f"{_called(one.name)}: " + f"\n{_INDENT}".join(text.splitlines()))
+        lines.append(f"{name}: " + f"\n{_INDENT}".join(text.splitlines()))
     return "\n".join(lines)
 
 
 def _called(name: str) -> str:
     """Return a name that a line can begin with."""
-    return " ".join(re.sub(r"[:：\s]+", " ", name).split())[:_NAME_CHARS] or "?"
+    return " ".join(re.sub(r"[:：\s]+", " ", name).strip(" []").split())[: _NAME_CHARS - 2].strip(" []") or "?"
 
 
 # -- a content, by whomever it was written -----------------------------------------------------------------------------
@@ -125,11 +132,13 @@ def _called(name: str) -> str:
 def facts(content: str) -> list[str]:
     """Return the statements of an Episode's content, each of which can stand alone; in order, none twice.
 
-    Of a transcript these are the turns, with who said them; of prose its sentences. Code and what says nothing, as
-    `Thanks!`, are left out.
+    Of a transcript these are the turns, with who said them; of prose its sentences. Code, what tools answered, and what says
+    nothing, as `Thanks!`, are left out.
     """
     found: dict[str, None] = {}
     for turn in turns(content):
+        if turn.is_tool:
+            continue
         parts = _grouped(turn) if turn.name else _sentences(turn.text)
         for part in parts:
             if _says_something(part):
@@ -220,7 +229,7 @@ def subject(content: str) -> str:
 
 
 def _subject(content: str, said: Sequence[Turn], telling: Sequence[_Sentence]) -> str:
-    names = list(dict.fromkeys(turn.name for turn in said if turn.name))
+    names = list(dict.fromkeys(turn.name for turn in said if turn.name and not turn.is_tool))
     day = next((line[:10] for line in content.splitlines() if _DAY.match(line.rstrip())), "")
     code = tongue.of(content)
     parts = [", ".join(names[:3])] if names else []
@@ -259,7 +268,7 @@ def _telling(said: Sequence[Turn]) -> list[_Sentence]:
     present = frozenset(word for turn in said for word in turn.name.lower().split())
     sentences: list[_Sentence] = []
     counts: collections.Counter[str] = collections.Counter()
-    for turn in said:
+    for turn in (one for one in said if not one.is_tool):
         for sentence in _sentences(_BRACKETS.sub(" ", turn.text)):
             if _says_something(sentence) and not _QUESTION.search(sentence):
                 words = _words(sentence) - present

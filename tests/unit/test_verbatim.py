@@ -170,9 +170,21 @@ def test_a_transcript_without_its_day_is_one() -> None:
 
 def test_of_what_a_tool_answered_there_is_the_beginning() -> None:
     """All of it is in the session's log."""
-    made = extract(said("Look it up please."), said("x" * 5000, "search", role="tool"))
+    made = extract(said("Please look up the weather."), said("It is warm in Porto. " * 200, "search", role="tool"))
     assert 900 > len(made.content)
-    assert made.content.endswith("x …")
+    assert "[search]: It is warm in Porto. It is" in made.content
+    assert made.content.endswith(" …")
+
+
+def test_what_a_tool_answered_is_nobodys_statement() -> None:
+    """Nor can a person be called as if they were a tool."""
+    made = extract(
+        said("Please look up the weather."),
+        said("It is warm in Porto.", "search", role="tool"),
+        said("I live in Ghent.", "[Tom]"),
+    )
+    assert ["Mara: Please look up the weather.", "Tom: I live in Ghent."] == verbatim.facts(made.content)
+    assert "Porto" not in made.summary + made.subject
 
 
 def test_nothing_said_is_nothing() -> None:

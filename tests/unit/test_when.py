@@ -91,7 +91,7 @@ def test_phrases_get_their_dates(text: str, expected: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "see https://example.org/yesterday and yesterday.txt",
+        "see https://example.org/yesterday and yesterday.txt, --since=yesterday",
         "`last week` is a column, so is last_week",
         "```\nreturn today\n```",
         'She said: "I will come tomorrow."',
