@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import msgspec
 
+from everosd import errors, types
 from everosd.api import health, schema
 from everosd.cascade import status as cascade_status
+from everosd.engine import engine, strategy
+from everosd.intake import online
+from everosd.models import chat
 
 WELL = cascade_status.Status(
     phase="ready",
@@ -123,3 +129,84 @@ def test_only_the_first_problem_files_are_shown() -> None:
     found = health.health(msgspec.structs.replace(WELL, problems=problems, n_problems=4_000), version="1", uptime_s=0.0)
 
     assert (health.MAX_PROBLEMS, 4_000) == (len(found.problems), found.n_problems)
+
+
+SESSION = types.Owner(app="default", project="default", type="session", id="s_17")
+QUEUE = online.Status(is_running=True, pending=0, oldest_pending_age_s=None, failed=0, n_errors=0, last_error_at=None)
+
+
+def of_queue(queue: online.Status) -> tuple[schema.MemorizeQueueHealthBlock, tuple[str, ...]]:
+    found = health.health(WELL, version="1", uptime_s=1.0, queue=queue)
+    assert found.memorize_queue is not None
+    return found.memorize_queue, found.degraded or ()
+
+
+def test_a_queue_that_is_well_says_nothing() -> None:
+    """It runs, accepts, and nothing is degraded; without an intake there is no block at all."""
+    block_, degraded = of_queue(QUEUE)
+
+    assert (True, (), True, True, ()) == (
+        block_.healthy,
+        block_.reasons,
+        block_.loop_alive,
+        block_.accepting,
+        degraded,
+    )
+    assert health.health(WELL, version="1", uptime_s=1.0).memorize_queue is None
+
+
+def test_segments_that_failed_again_and_again_are_named() -> None:
+    """Each with its session and why, up to a number; they are reasons of the queue and stand in `degraded`."""
+    dead = tuple(online.Dead(session=SESSION, memcell_id=f"mc_{n:012}", n_failed=9, error="cut off") for n in range(9))
+
+    block_, degraded = of_queue(msgspec.structs.replace(QUEUE, dead=dead, failed=9, pending=9))
+
+    assert (False, 9) == (block_.healthy, block_.failed)
+    assert "mc_000000000000 of session s_17: cut off" in block_.reasons[0]
+    assert (health.MAX_NAMED + 1, "failed so often besides: 4 segments") == (len(block_.reasons), block_.reasons[-1])
+    assert block_.reasons == degraded
+
+
+def test_messages_under_a_doubled_key_are_counted() -> None:
+    """What came under the session, timestamp and place of another message is kept, and said; the queue goes on."""
+    block_, degraded = of_queue(msgspec.structs.replace(QUEUE, n_conflicting=2))
+
+    assert (True, block_.reasons) == (block_.healthy, degraded)
+    assert "kept and not extracted: 2 messages" in degraded[0]
+
+
+def test_a_fault_of_the_intake_is_dated() -> None:
+    """When everosd itself failed last stands in the block, as ISO."""
+    at = dt.datetime(2026, 3, 2, 10, 0, tzinfo=dt.UTC)
+    queue = msgspec.structs.replace(QUEUE, n_errors=1, last_error_at=at, oldest_pending_age_s=1.23456)
+
+    block_, _ = of_queue(queue)
+
+    assert ("2026-03-02T10:00:00Z", 1.235) == (block_.last_loop_error_at, block_.oldest_pending_age_s)
+
+
+def test_a_model_that_reads_conversations_is_a_capability() -> None:
+    """None set up: `llm` is a disabled feature; one that fails is none, and the reason is told."""
+    without = health.health(WELL, version="1", uptime_s=1.0)
+    well = health.health(WELL, version="1", uptime_s=1.0, model=chat.State())
+    ill = health.health(WELL, version="1", uptime_s=1.0, model=chat.State(is_failing=True, reason="refuses the key"))
+
+    assert [False, True, False] == [found.capabilities.llm for found in (without, well, ill)]
+    assert [True, False, False] == ["llm" in found.disabled_features for found in (without, well, ill)]
+    assert (msgspec.UNSET, True) == (well.degraded, "refuses the key" in str(ill.degraded))
+
+
+def test_what_strategies_gave_up_on_and_bad_settings_are_named() -> None:
+    """One sentence for each strategy, with the first thing and why; a mistake in ome.toml with its line."""
+    event = strategy.Event(topic="episode_written", owner=SESSION, subject="ep_20260302_00000001")
+    dead = [
+        engine.Dead(strategy=name, event=event, attempts=4, error="cut off") for name in ("facts", "facts", "clusters")
+    ]
+    wrong = [errors.ConfigError("ome.toml", "strategies.facts.cron", "no cron", line=3)]
+
+    found = health.health(WELL, version="1", uptime_s=1.0, dead=dead, wrong=wrong)
+
+    assert found.degraded is not msgspec.UNSET
+    assert found.degraded[0].startswith("ome.toml:3: strategies.facts.cron: no cron")
+    assert ["clusters gave up on 1", "facts gave up on 2"] == [text.partition(",")[0] for text in found.degraded[1:]]
+    assert "ep_20260302_00000001 of s_17: cut off" in found.degraded[2]
