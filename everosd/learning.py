@@ -91,6 +91,7 @@ class Learning:
         self._faculties.open(made.extractor(parts), made.judge(parts))
         for one in made.table(parts):
             self.engine.add(one)
+        self._follower.digest = made.digest
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.engine.run(), name="engine")
             tasks.create_task(self._follower.run(), name="engine-follow")

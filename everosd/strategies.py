@@ -18,7 +18,7 @@ from everosd.intake import case, cluster, episode, extract, fact, opinion, profi
 from everosd.log import writer
 from everosd.models import chat, prompt
 from everosd.search import query
-from everosd.store import read
+from everosd.store import read, row
 
 PROMPTS = Path(__file__).parent / "intake" / "prompts"
 
@@ -59,6 +59,11 @@ def extractor(parts: Parts) -> episode.Extractor:
 def judge(parts: Parts) -> unasked.Judge:
     """Return what says where a conversation ends."""
     return opinion.Opinion(parts.model, parts.prompt, parts.zone)
+
+
+def digest(found: row.EntryRow) -> str:
+    """Return the digest of an Episode's present text, as its facts carry it."""
+    return fact.source_digest(fact.text_of(found))
 
 
 def table(parts: Parts) -> tuple[strategy.Strategy, ...]:

@@ -75,18 +75,10 @@ class Follower:
         lsn: Callable[[], int],
         engine: engines.Engine,
         time: clock.Clock,
-        digest: Callable[[row.EntryRow], str] | None = None,
     ) -> None:
-        """Emit into `engine`.
-
-        Args:
-            database: The ledger.
-            lsn: Tells how far it has come, and is asked every second (`Cascade.lsn`).
-            engine: What runs the strategies.
-            time: For waits.
-            digest: Of the present text of an Episode, as its facts carry it in `source_digest`; None: they are not compared.
-
-        """
+        """Emit into `engine`; `lsn` tells how far the ledger has come, and is asked every second (`Cascade.lsn`)."""
+        self.digest: Callable[[row.EntryRow], str] | None = None
+        """Of the present text of an Episode, as its facts carry it in `source_digest`; None: they are not compared."""
         self._database = database
         self._lsn = lsn
         self._engine = engine
@@ -96,9 +88,8 @@ class Follower:
         self._next_us: int | None = None
         """When the edit that has waited longest is due."""
         self._emitted: dict[int, _Edit] = {}
-        self._digest = digest
         self._began_us = clock.to_us(time.now())
-        self._is_swept = digest is None
+        self._is_swept = False
         self.n_waiting = 0
         """Edits whose facts have not been taken."""
 
@@ -129,18 +120,17 @@ class Follower:
         is_last = not has_news
         while not is_last:
             self._at, is_last = await self._database.write(_take)
-        if not self._is_swept and clock.to_us(self._clock.now()) - self._began_us >= _QUIET_US:
+        is_old = clock.to_us(self._clock.now()) - self._began_us >= _QUIET_US
+        if is_old and not self._is_swept and self.digest is not None:
             # Not before: a ledger that is being filled has Episodes whose facts are still to be read.
-            has_news |= await self._sweep()
+            has_news |= await self._sweep(self.digest)
         done = [edit for edit in self._emitted.values() if not self._engine.is_open(edit.origin)]
         is_due = self._next_us is not None and self._next_us <= clock.to_us(self._clock.now())
         if has_news or done or (is_due and len(self._emitted) < MAX_EMITTED):
             await self._emit(done)
 
-    async def _sweep(self) -> bool:
+    async def _sweep(self, digest: Callable[[row.EntryRow], str]) -> bool:
         """Compare some Episodes with their facts; return whether any has others than those of its text."""
-        digest = self._digest
-        assert digest is not None  # noqa: S101  # there would be nothing to sweep
         now_us = clock.to_us(self._clock.now())
         found, self._is_swept = await self._database.write(lambda connection: _sweep(connection, digest, now_us))
         return found > 0

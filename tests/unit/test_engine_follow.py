@@ -54,9 +54,8 @@ class Desk:
         self.is_away = asyncio.Event()
         self.is_away.set()
         self.lsn = 0
-        self.follower = follow.Follower(
-            database, lambda: self.lsn, self.engine, time, digest=lambda found: f"of-{found.raw}"
-        )
+        self.follower = follow.Follower(database, lambda: self.lsn, self.engine, time)
+        self.follower.digest = lambda found: f"of-{found.raw}"
 
     async def run(self, event: strategy.Event) -> str:
         """Take facts, once the model is there."""
