@@ -37,6 +37,9 @@ MAX_DOUBLINGS = 12
 JITTER = 0.25
 """Waits are longer or shorter by up to this share, so that what failed together is not tried together."""
 
+LONG = 3
+"""Attempts after which it is said that something is away: vectors, for one, are often only on their way."""
+
 SLEEP_S = 30.0
 """Longest sleep: after it the clock is looked at again."""
 
@@ -120,7 +123,7 @@ class _Desk:
         self.dead: dict[types.Owner, dict[lanes.Key, lanes.Job]] = {}
         self.last_run: records.Record | None = None
         self.is_ailing = False
-        """Its last run failed for want of something that is away, which was said."""
+        """It has waited long for something that is away, which was said."""
 
 
 class Engine:
@@ -423,9 +426,12 @@ class Engine:
         if is_away:
             one.n_setbacks += 1
             one.due_s = now_s + max(min(_wait_s(one.n_setbacks, None), MAX_LANE_S), retry_after_s or 0.0)
-        if not is_away or not desk.is_ailing:
-            log.warning("strategy_failed", strategy=name, subject=job.key[1], reason=said, retry_s=round(wait_s, 1))
-        desk.is_ailing = is_away
+        told = {"strategy": name, "subject": job.key[1], "reason": said, "retry_s": round(wait_s, 1)}
+        if not is_away:
+            log.warning("strategy_failed", **told)
+        elif job.attempt >= LONG and not desk.is_ailing:
+            desk.is_ailing = True
+            log.warning("strategy_waits", **told)
         self._end(desk, job, msgspec.structs.replace(record, status="failed"))
         self._discount(one.put_aside(job, is_per_owner=desk.strategy.is_per_owner))
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+import structlog
 
 from everosd import errors, types
 from everosd.engine import engine, runs, settings, strategy
@@ -272,6 +273,20 @@ async def test_while_the_model_is_away_the_next_event_of_the_owner_waits_too(tmp
         made.emit(event("j", JO))
         await until(lambda: "j" in work.seen)
         assert ["a", "j"] == work.seen
+
+
+async def test_a_model_that_is_away_is_said_once_until_it_is_back(tmp_path: Path) -> None:
+    """Ten owners wait for it: one line, after some attempts."""
+    work = Work()
+    work.act = be_away
+    with structlog.testing.capture_logs() as lines:
+        async with running(tmp_path, work, speed=2000.0) as made:
+            for n in range(10):
+                made.emit(event("e", types.Owner(app="default", project="default", type="user", id=f"u{n}")))
+            await until(lambda: len(work.seen) > 60)
+            work.act = lambda _: None
+            assert await made.settled(100_000)
+    assert ["strategy_waits"] == [line["event"] for line in lines if line["log_level"] == "warning"]
 
 
 async def test_a_full_disk_is_no_fault_of_the_event(tmp_path: Path) -> None:
