@@ -400,7 +400,7 @@ def load(root: Path, environ: Mapping[str, str] = os.environ, *, given: Mapping[
     Raises:
         ConfigError: names file, line and key of the first thing that is wrong.
     """
-    values = _flat(tomllib.loads(defaults()))
+    values = flat(tomllib.loads(defaults()))
     ignored: set[str] = set()
     origins: Origins = {}
     for setting in (*_from_file(root / FILE_NAME), *_from_environment(environ), *_from_arguments(given or {})):
@@ -491,7 +491,7 @@ def _from_file(path: Path) -> Iterator[Setting]:
     for section, table in tables.items():
         if not isinstance(table, dict):
             _refuse_bare_key(path, text, section)
-    for section, table in _flat(tables).items():
+    for section, table in flat(tables).items():
         for key, value in table.items():
             yield Setting(
                 section=section,
@@ -503,7 +503,7 @@ def _from_file(path: Path) -> Iterator[Setting]:
             )
 
 
-def _flat(tables: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def flat(tables: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return tables by their dotted names: a section within a section stands beside it."""
     found: dict[str, dict[str, Any]] = {}
     for section, table in tables.items():

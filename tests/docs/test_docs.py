@@ -27,7 +27,7 @@ CHANGELOG = (REPO / "CHANGELOG.md").read_text(encoding="utf-8")
 
 SETTINGS = {
     f"{section}.{key}": value
-    for section, table in tomllib.loads(config.defaults()).items()
+    for section, table in config.flat(tomllib.loads(config.defaults())).items()
     for key, value in table.items()
 }
 GROUP = typer.main.get_command(app.commands)
