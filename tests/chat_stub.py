@@ -301,22 +301,26 @@ def _first_list(value: Any) -> list[Any]:
 
 
 _LINE = re.compile(
-    r"^\W*(?:\d{4}-\d\d-\d\d[T ]?[\d:.]*(?:Z|[+-]\d\d:?\d\d)?\W+)?(?P<who>[^\n:\[\]<>{}()]{1,60}):\s+(?P<text>\S.*)$",
+    r"^\W*(?:\d{4}-\d\d-\d\d[T ]?[\d:.]*(?:Z|[+-]\d\d:?\d\d)?\W+)?(?P<who>[^\n:\[\]<>{}()]{1,60}):[ \t]+(?P<text>\S.*)$",
     re.MULTILINE,
 )
 """A line of a conversation: its time, who says it, and what."""
+_BAR = re.compile(r"^={4,}$", re.MULTILINE)
+"""Before and after what a prompt shows."""
 _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
 
 
 def sensible(asked: Asked) -> Answer:
     """Return an answer of the shape that was asked for, made of the words of the request: nothing is invented.
 
-    Texts are lines of the conversation, lists are its sentences with their speakers, numbers and choices are the first
-    that the schema allows.
+    Texts are lines of the last part that the prompt shows between two lines of equal signs, lists are its sentences with
+    their speakers, choices are the first that the schema allows; numbers mean nothing, and lists of them are empty.
     """
-    lines = [(found["who"].strip(), found["text"].strip()) for found in _LINE.finditer(asked.user)]
+    shown = [each for each in _BAR.split(asked.user)[1::2] if each.strip()]
+    text = shown[-1] if shown else asked.user
+    lines = [(found["who"].strip(), found["text"].strip()) for found in _LINE.finditer(text)]
     if not lines:
-        lines = [("", each.strip()) for each in asked.user.splitlines() if each.strip()]
+        lines = [("", each.strip()) for each in text.splitlines() if each.strip()]
     value = _filled(asked.schema or {"type": "object", "properties": {}}, "", lines, asked.schema)
     return value if isinstance(value, dict | list) else {}
 
@@ -345,6 +349,8 @@ def _filled_list(item: dict[str, Any], name: str, lines: Sequence[tuple[str, str
     some = [(who, one.strip()) for who, text in lines for one in _SENTENCE.findall(text) if len(one.split()) > 3][:20]
     if item.get("type", "string") == "string" and "enum" not in item:
         return [f"{who}: {text}" if who else text for who, text in some]
+    if item.get("type") in ("integer", "number"):
+        return []
     return [_filled(item, name, [one], root) for one in some[:3]]
 
 

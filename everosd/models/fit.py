@@ -97,7 +97,7 @@ def _n_known(value: Any, wanted: inspect.Type) -> int:
 
 
 def _converted(value: Any, kind: type[Any], wanted: inspect.Type, clean: _Clean) -> Any:
-    if isinstance(wanted, inspect.StructType) and isinstance(value, dict) and value and not _n_known(value, wanted):
+    if _fields(wanted) and isinstance(value, dict) and not _n_known(value, wanted):
         reason = "has none of the fields that were asked for"
         raise Misfit(reason)
     if _is_list(wanted) and not isinstance(value, list):

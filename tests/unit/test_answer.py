@@ -23,9 +23,9 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """A struct with one list."""
+    """A struct with one list, and nothing that has to be there."""
 
-    facts: list[str]
+    facts: list[str] = []
 
 
 class Trait(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,7 +133,8 @@ def test_L01_small_mistakes_are_mended(said: str, facts: list[str]) -> None:
         ("nothing to report", "holds no JSON"),
         ("As you said [1], there is nothing.", "shape"),
         ("null", "holds no JSON"),
-        ("{}", "facts"),
+        ("{}", "none of the fields"),
+        ("There is nothing {} to tell.", "none of the fields"),
         ('{"items": 5}', "none of the fields"),
         ('{"facts": 7}', "shape"),
         ('{"facts": ["a", 5, {"a": 1, "b": 2}]}', "shape"),
