@@ -22,7 +22,7 @@ SKIPPED_ROLES = frozenset(("system", "developer"))
 
 _TURN = re.compile(
     r"^\s{0,3}(?:\[(?P<bracketed>[^\]\n]{6,40})\]\s*|(?P<bare>\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:Z|[+-]\d\d:?\d\d)?)\s+)?"
-    r"(?:\*\*)?(?P<name>[^\s:*\[\]{}"][^:\n*\[\]{}"]{0,58}?)(?:\*\*)?\s?:(?:\*\*)?(?:[ \t]+|$)(?P<text>.*)$"
+    r"(?:\*\*)?(?P<name>[^\s:*\[\]{}\x22][^:\n*\[\]{}\x22]{0,58}?)(?:\*\*)?\s?:(?:\*\*)?(?:[ \t]+|$)(?P<text>.*)$"
 )
 _PLAIN_ID = re.compile(r"[a-zA-Z0-9_.@+-]{1,128}")
 _ID = re.compile(r"[^a-z0-9_.@+-]+")
