@@ -37,7 +37,12 @@ KEPT = 0.6
 _AT_ONCE = 0.75
 """The same without asking for a repair first."""
 
+COVERAGE = 0.15
+"""Least share of the statements of a conversation that a text of it has something of. Short summaries have 0.25 and more; 30
+lines told in one of them have less."""
+
 _MAX_PROBLEMS = 12
+_NAME_CHARS = 60
 _SAMPLE = 40
 """A text of fewer letters may be in any language."""
 _FENCE = re.compile(r"([=*])\1{7,}")
@@ -212,7 +217,8 @@ class Extractor:
         else:
             text = when.resolved(text, one.timestamp_us, zone)
         moment = clock.from_us(one.timestamp_us).astimezone(zone)
-        head = f"{moment:%Y-%m-%d %H:%M} {' '.join(re.sub(r'[:：]', ' ', one.name).split())[:60] or '?'}: "  # noqa: RUF001
+        name = " ".join(re.sub(r"[:：]", " ", one.name).split())[:_NAME_CHARS] or "?"  # noqa: RUF001  # as typeset
+        head = f"{moment:%Y-%m-%d %H:%M} {_defused(name)}: "
         n_head = self._model.n_tokens(head) + 1
         return [head + "\n  ".join(_defused(part).splitlines()) for part in self._cut(text, max(64, room - n_head))]
 
@@ -286,6 +292,8 @@ def _kept(told: Told, grounds: check.Grounds, language: _Language, share: float)
             return None
         if unsupported:
             content = _joined(left)
+        if grounds.coverage(content) < COVERAGE:
+            return None
     return Told(
         subject=_grounded(told.subject, grounds, language),
         summary=_grounded(told.summary, grounds, language),
@@ -329,6 +337,8 @@ def _problems(told: Told, grounds: check.Grounds, language: _Language) -> Iterab
             f"No message says this in these words: {_defused(one[:300])}"
             for one in grounds.unsupported(told.content)[:_MAX_PROBLEMS]
         ]
+        if not problems:
+            problems = ["It leaves out most of what the messages say."]
     return problems or ["It says what no message says."]
 
 

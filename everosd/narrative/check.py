@@ -23,6 +23,9 @@ from everosd.narrative import figure, words
 SUPPORT = 0.6
 """Share of a statement's words that its sources must have."""
 
+PROSE_SUPPORT = 0.5
+"""The same of a sentence of a longer text, which has words of its own to hold it together."""
+
 MAX_COUNT = 20
 """Above, a number is no count of what a text lists."""
 
@@ -74,9 +77,10 @@ _DEMONYMS = (
     "ais",
 )
 _STOPS = token.STOP_WORDS | words.STOP
-_LIGHT = _STOPS | words.TELLING
+_LIGHT = _STOPS | words.TELLING | words.ABSTRACT
+_MIN_STATEMENT = 3  # words of weight; one in so many has to be told
 _LEAD_CHARS = 40  # before a word, that say whether it begins a sentence
-_MIN_STEM = 5  # letters that two forms of a word share
+_MIN_STEM, _SURE_STEM = 4, 5  # letters that two forms of a word share
 _MIN_NICKNAME = 3
 _N_OTHERS = 2  # words shared with a clause, above which one may be missing
 
@@ -119,12 +123,14 @@ class Grounds:
         self._minutes = {minute for one in figures for minute in one.minutes}
         self._numbers = {number for one in figures for number in one.numbers}
         self._terms = _terms(self._whole)
-        self._prefixes = _prefixes(self._terms)
         self._names = frozenset(words.fold(word) for word in re.findall(rf"{_CASED}[^\W\d_]+", self._whole))
-        self._name_forms = frozenset(form for name in self._names for form in _forms(name))
         self._speakers: frozenset[str] = frozenset()
-        self._n_speakers = 0
+        self._names_said: tuple[str, ...] = ()
+        """Of those who speak, as they are written, the longest first."""
         self._units = self._read_units()
+        # German writes every noun large: only who speaks is known to be a name.
+        names = self._speakers if _is_german(self._whole) else self._names
+        self._name_forms = frozenset(form for name in names for form in _forms(name))
         self._all = _Pool(self._units)
         self._pools: dict[frozenset[str], _Pool] = {}
 
@@ -177,7 +183,7 @@ class Grounds:
                 if len(_LISTED.split(listed)) == number:
                     return True
         after = [words.fold(word) for word in _WORD.findall(text[at : at + 60])[:2]]
-        if number == self._n_speakers and not words.PEOPLE.isdisjoint(after):
+        if number == len(self._names_said) and not words.PEOPLE.isdisjoint(after):
             return True
         counted = [word for word in _WORD.findall(text[at : at + 60])[:3] if words.fold(word) not in _LIGHT]
         for word in counted[:2]:
@@ -261,13 +267,31 @@ class Grounds:
         That is: nothing of it is an invention, at least `SUPPORT` of its words are theirs, nothing that one could own or
         meet is new in it, it is negated where they are, and what it says of somebody was said by them or of them.
         """
-        return not self.inventions(statement) and self._says(statement)
+        return not self.inventions(statement) and self._says(statement, SUPPORT)
 
     def unsupported(self, text: str) -> tuple[str, ...]:
-        """Return the sentences of `text` that the sources do not say; inventions apart."""
-        return tuple(one for one in sentences(text) if not self._says(one))
+        """Return the sentences of `text` that the sources do not say, inventions apart; at least `PROSE_SUPPORT` is theirs."""
+        return tuple(one for one in sentences(text) if not self._says(one, PROSE_SUPPORT))
 
-    def _says(self, statement: str) -> bool:
+    def coverage(self, text: str) -> float:
+        """Return the share of the sources' statements that a text tells something of, 0 to 1; 1 where they make none.
+
+        A statement counts that has at least three words of weight and asks nothing; of each the text has to have one in
+        three.
+        """
+        if not any(_heavy(text)):
+            return 0.0
+        pool = _Pool([_Unit(text, _terms(text), frozenset())])
+        n_told = n_statements = 0
+        for unit in self._units:
+            heavy = [word for word, _ in _heavy(unit.text)]
+            if len(heavy) < _MIN_STATEMENT or _QUESTION.search(unit.text):
+                continue
+            n_statements += 1
+            n_told += sum(self._has_word(word, pool) for word in heavy) * _MIN_STATEMENT >= len(heavy)
+        return n_told / n_statements if n_statements else 1.0
+
+    def _says(self, statement: str, support: float) -> bool:
         speaker = _SPEAKER.match(statement)
         pool = self._pool(statement)
         told = (
@@ -275,13 +299,15 @@ class Grounds:
             if speaker and words.fold(speaker["name"]).split(maxsplit=1)[0] in self._speakers
             else statement
         )
+        for name in self._names_said:
+            told = told.replace(name, " ") if _UNSPACED.search(name) else told
         # Who is named is known already; that they are named says nothing of what is told of them.
         heavy = [(word, weight) for word, weight in _heavy(told) if not _forms(word) & self._name_forms]
         if not heavy:
             return True
         found = sum(weight for word, weight in heavy if self._has_word(word, pool))
         total = sum(weight for _, weight in heavy)
-        if found < SUPPORT * total:
+        if found < support * total:
             return False
         if any(not self._has_thing(phrase, pool) for phrase in _DETERMINED.findall(told)):
             return False
@@ -289,7 +315,7 @@ class Grounds:
 
     def _has_thing(self, phrase: str, pool: _Pool) -> bool:
         noun = words.fold(phrase.rsplit(maxsplit=1)[-1].rsplit("-", maxsplit=1)[-1])
-        if noun in _LIGHT or noun in words.ABSTRACT or noun in words.NUMBERS or noun.endswith(words.COMMON_ENDINGS):
+        if noun in _LIGHT or noun in words.NUMBERS or noun.endswith(words.COMMON_ENDINGS):
             return True
         return self._has_word(noun, pool)
 
@@ -303,15 +329,14 @@ class Grounds:
         return all(self._agrees_clause(clause, pool) for clause in _clauses(statement))
 
     def _agrees_clause(self, clause: str, pool: _Pool) -> bool:
-        heavy = {form for word, _ in _heavy(clause) for form in _forms(word)} - self._name_forms
+        heavy = {form for word, _ in _heavy(clause, _STOPS) for form in _forms(word)} - self._name_forms
         scored = [(len(heavy & terms), negated) for terms, negated in pool.clauses]
         best = max((n for n, _ in scored), default=0)
         if best == 0:
             return True
-        if _is_negated(clause):
-            return any(negated for n, negated in scored if n)
         least = best - 1 if best > _N_OTHERS else best
-        return any(not negated for n, negated in scored if n >= least)
+        is_negated = _is_negated(clause)
+        return any(negated is is_negated for n, negated in scored if n >= least)
 
     def _pool(self, statement: str) -> _Pool:
         """Return what is said by or of those who speak and are named in a statement; all where nobody is."""
@@ -339,7 +364,7 @@ class Grounds:
                 counts[match["name"]] = counts.get(match["name"], 0) + 1
         is_talk = sum(counts.values()) * 3 >= len([line for line in lines if not line.startswith(" ")]) * 2
         if is_talk:
-            self._n_speakers = len(counts)
+            self._names_said = tuple(sorted(counts, key=len, reverse=True))
             self._speakers = frozenset(
                 part for name in counts for part in words.fold(name).split() if len(part) > 1 and part not in _STOPS
             )
@@ -377,10 +402,7 @@ class _Pool:
             return True
         if base is None and any(words.IRREGULAR.get(term) == folded for term in self._terms):
             return True
-        for other in self._prefixes.get(folded[:_MIN_STEM], ()) if len(folded) >= _MIN_STEM else ():
-            if _n_shared(folded, other) * 5 >= max(len(folded), len(other)) * 3:
-                return True
-        return False
+        return any(_is_form(folded, other) for other in self._prefixes.get(folded[:_MIN_STEM], ()))
 
 
 def inventions(text: str, sources: Iterable[str], *, dates: Iterable[dt.date] = ()) -> tuple[Invention, ...]:
@@ -427,6 +449,14 @@ def _prefixes(terms: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
+def _is_form(one: str, other: str) -> bool:
+    """Return whether two words may be forms of one."""
+    n_shared = _n_shared(one, other)
+    if n_shared >= _SURE_STEM and n_shared * 5 >= max(len(one), len(other)) * 3:
+        return True
+    return n_shared >= _MIN_STEM and one[n_shared:] in words.ENDINGS and other[n_shared:] in words.ENDINGS
+
+
 def _n_shared(one: str, other: str) -> int:
     return next(
         (at for at, (left, right) in enumerate(zip(one, other, strict=False)) if left != right),
@@ -434,8 +464,8 @@ def _n_shared(one: str, other: str) -> int:
     )
 
 
-def _heavy(text: str) -> Iterator[tuple[str, float]]:
-    """Yield the words of a text that say something, with their weight; of scripts without spaces, single signs."""
+def _heavy(text: str, light: frozenset[str] = _LIGHT) -> Iterator[tuple[str, float]]:
+    """Yield the words of a text that are not `light`, with their weight; of scripts without spaces, single signs."""
     taken = [(one.start, one.end) for one in figure.read(text)]
     for match in _WORD.finditer(text):
         word = match[0]
@@ -445,7 +475,7 @@ def _heavy(text: str) -> Iterator[tuple[str, float]]:
             yield from ((char, 0.4) for char in word if char not in _HAN_GLUE and not "\u3041" <= char <= "\u309f")
             continue
         folded = words.fold(word)
-        if folded in _LIGHT or folded in words.NEGATIONS or len(folded) < 3:  # noqa: PLR2004  # says nothing
+        if folded in light or folded in words.NEGATIONS or len(folded) < 3:  # noqa: PLR2004  # says nothing
             continue
         yield word, 1.0
 
@@ -476,11 +506,7 @@ def _is_common(text: str, at: int, word: str, folded: str, previous: str, *, is_
     is_plain = word[0].isupper() and word[1:].islower()
     lead = text[max(0, at - _LEAD_CHARS) : at]
     opens = _OPENS.search(lead) is not None and _ABBREVIATED.search(lead) is None
-    if (
-        is_plain
-        and (opens or is_german)
-        and (folded.endswith(words.COMMON_ENDINGS) or folded in _LIGHT or folded in words.ABSTRACT)
-    ):
+    if is_plain and (opens or is_german) and (folded.endswith(words.COMMON_ENDINGS) or folded in _LIGHT):
         return True
     if opens and re.search(rf"\b{re.escape(word.lower())}\b", text):
         return True

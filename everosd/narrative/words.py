@@ -183,6 +183,8 @@ use uses used using see sees saw seen look looks looked looking have has had hav
 begins began start starts started try tries tried keep keeps kept know knows knew learn learns learned need needs needed help helps
 helped seem seems seemed know show shows showed continue continues continued work works worked
 currently current new recent previous next last past future upcoming ago since week weeks month months year years
+commend commends commended applaud applauds applauded reciprocate reciprocates reciprocated credit credits credited bid bids caught
+comment comments commented emphasizing showing goodbye goodbyes vow vows vowed vowing respective mutual
 regarding concerning based related due able while during towards toward upon
 sagt sagte sagen erzählt erzählte fragt fragte antwortet antwortete berichtet berichtete erwähnt erwähnte erklärt erklärte spricht
 sprechen sprach gespräch unterhaltung unterhalten thema meint meinte findet fand plant planen möchte mag freut gefreut außerdem später
@@ -207,7 +209,8 @@ emotion emotions connection relationship bond love care joy happiness success pr
 influence role focus attention role purpose meaning significance value belief beliefs opinion view perspective mention intention
 desire interest interests excitement enthusiasm gratitude appreciation pride admiration support conversation discussion exchange
 experience experiences visit trip event events activity activities time day date week month year evening morning afternoon night future
-past present account explanation description request reply update reminder note summary
+past effort endeavor endeavors sentiment sentiments activity preference preferences struggle struggles search step progress
+present account explanation description request reply update reminder note summary
 """)
 """Nouns that name nothing one could own, meet or lose: they may be introduced by a text."""
 
@@ -275,6 +278,9 @@ COMMON_ENDINGS = (
     "mente", "ción", "ciones", "zione", "zioni", "ção", "ções", "dade", "dades", "tà", "ement",
 )  # fmt: skip
 """A word that ends so is no name."""
+
+ENDINGS = _set("e t s n a o i y st en es er te as os an em et ed") | {""}
+"""What forms of a short word may differ by."""
 
 GERMAN = _set(
     "der die das und ist nicht ein eine einen einem einer mit den dem des von zu zur zum auf für sie er ihr ihre ihrem ihren seine"
