@@ -113,3 +113,43 @@ def test_what_waits_survives_a_stop_and_the_index(daemon: conftest.Daemon) -> No
     (one,) = episodes(http)
     entry = http.get(f"/api/v1/entries/{one['id']}").json()["data"]
     assert ["I moved to Porto."] == [message["content"] for message in entry["messages"]]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60)
+def test_answers_are_the_same_after_the_index_is_deleted(daemon: conftest.Daemon) -> None:
+    """Episodes, facts, scores and lineage come from the Markdown alone: the same questions are answered the same."""
+    import shutil
+
+    http = daemon.start()
+    for nth, text in enumerate(
+        ("I adopted a dog called Toby.", "I moved to Porto.", "I no longer live in Porto, I moved to Braga.")
+    ):
+        add(http, f"s{nth}", said(text, nth * 60), said(f"Noted, number {nth}.", nth * 60 + 1, "bot", "assistant"))
+        assert "extracted" == flush(http, f"s{nth}").json()["data"]["status"]
+    followed = conftest.wait_for(lambda: _n_followed(daemon.root) == 3, "everything to be followed up", 20)
+    assert followed
+    daemon.wait_settled()
+    before = _answers(http)
+    assert 0 == daemon.stop()
+    shutil.rmtree(daemon.root / ".index")
+    http = daemon.start()
+    assert before == _answers(http)
+    assert 0 == conftest.run("verify", "--root", str(daemon.root)).returncode
+
+
+def _n_followed(root: Path) -> int:
+    return sum(path.read_text().count("**state**: followed") for path in root.rglob("messages-*.md"))
+
+
+def _answers(http: httpx.Client) -> list[object]:
+    """Return what is found for some questions, with scores, and where each Episode comes from."""
+    found: list[object] = []
+    for query in ("Where do I live?", "Porto", "Toby the dog", "Braga"):
+        body = {"user_id": "mara", "query": query, "method": "hybrid"}
+        found.append(http.post("/api/v1/memory/search", json=body).json()["data"])
+    for one in episodes(http):
+        entry = http.get(f"/api/v1/entries/{one['id']}").json()["data"]
+        assert entry["messages"], "an Episode without its messages"
+        found.append((one["id"], entry["messages"], entry["facts"]))
+    return found
