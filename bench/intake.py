@@ -287,10 +287,17 @@ def _settled(client: daemon.Client) -> float:
             msg = f"LoCoMo was not followed up within {FOLLOWED_S:.0f} s"
             raise daemon.Failed(msg)
         n_entries = msgspec.convert(client.status()["entries"], int)
-        if n_entries != before or not (client.is_ready() and client.has_vectors()):
+        if n_entries != before or _n_runs(client) or not (client.is_ready() and client.has_vectors()):
             quiet_since, before = time.perf_counter(), n_entries
         time.sleep(0.5)
     return quiet_since - started
+
+
+def _n_runs(client: daemon.Client) -> int:
+    """Return how many runs of strategies wait or are under way."""
+    answer = msgspec.convert(client.request("GET", "/api/v1/ome/strategies")["data"], dict[str, object])
+    items = msgspec.convert(answer["items"], list[dict[str, object]])
+    return sum(msgspec.convert(item[name], int) for item in items for name in ("waiting", "running"))
 
 
 def _ask(client: daemon.Client, asked: Asked) -> retrieval.Asked:
