@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from everosd import strategies
+
 if TYPE_CHECKING:
     from tests.unit.conftest import Door, Open, Said
 
+assert strategies.PROMPTS.is_dir()  # imported here: it takes a while, which a first request would seem to
 GOLDEN = Path(__file__).parents[1] / "golden" / "http"
 IS_WRITING = bool(os.environ.get("EVEROSD_WRITE_GOLDEN"))
 """Set it to write the transcripts anew; then read the diff."""
@@ -26,6 +29,7 @@ Step = tuple[str, str, str, object]
 """What it shows, method, path, body (None: none)."""
 
 SEARCH, GET = "/api/v1/memory/search", "/api/v1/memory/get"
+ADD, FLUSH = "/api/v1/memory/add", "/api/v1/memory/flush"
 
 READING: tuple[Step, ...] = (
     ("The only user of the scope is meant", "POST", SEARCH, {"query": "puppy", "method": "keyword"}),
@@ -57,6 +61,39 @@ READING: tuple[Step, ...] = (
     ("One entry with its lineage", "GET", "/api/v1/entries/mara_ep_20260309_00000001", None),
     ("An entry that was replaced", "GET", "/api/v1/entries/mara_ep_20260302_00000001", None),
     ("Health", "GET", "/health", None),
+)
+
+SAID = [
+    {
+        "sender_id": "mara",
+        "sender_name": "Mara",
+        "role": "user",
+        "timestamp": 1772445600000,
+        "content": "I found a puppy.",
+    },
+    {
+        "sender_id": "helper",
+        "role": "assistant",
+        "timestamp": 1772445660,
+        "content": [{"type": "text", "text": "Where?"}],
+    },
+]
+HERE = {"session_id": "s_1"}
+
+INTAKE: tuple[Step, ...] = (
+    ("Messages are kept", "POST", ADD, HERE | {"messages": SAID}),
+    ("The same again: counted, and kept once", "POST", ADD, HERE | {"messages": SAID}),
+    ("What waits", "POST", SEARCH, {"query": "q", "method": "keyword", "user_id": "mara", "filters": HERE}),
+    ("The end of the conversation", "POST", FLUSH, HERE),
+    ("Nothing waits any more", "POST", FLUSH, HERE),
+    ("An answer before the work", "POST", ADD, {"session_id": "s_2", "messages": SAID[:1], "async_mode": True}),
+    ("One that cannot be fired by hand", "POST", "/api/v1/ome/trigger", {"name": "extract_foresight"}),
+    ("One that is not there", "POST", "/api/v1/ome/trigger", {"name": "extract_foresigt"}),
+    ("A role that is none", "POST", ADD, HERE | {"messages": [SAID[0], {**SAID[1], "role": "system"}]}),
+    ("A result without its call", "POST", ADD, HERE | {"messages": [{**SAID[1], "role": "tool"}]}),
+    ("A picture", "POST", ADD, HERE | {"messages": [{**SAID[0], "content": [{"type": "image", "uri": "x.png"}]}]}),
+    ("A task that is not there", "GET", "/api/v1/tasks/0", None),
+    ("A misspelt parameter", "GET", "/api/v1/tasks?sesion_id=s_2", None),
 )
 
 REFUSALS: tuple[Step, ...] = (
@@ -128,13 +165,17 @@ async def transcript(door: Door, steps: tuple[Step, ...]) -> str:
     return "\n".join(parts)
 
 
-@pytest.mark.parametrize("name", ["reading", "refusals"])
+STEPS = {"reading": READING, "refusals": REFUSALS, "intake": INTAKE}
+
+
+@pytest.mark.parametrize("name", STEPS)
 async def test_the_wire_says_what_it_said(
     name: str, open_door: Open, log_of: Callable[..., str], episode: Callable[..., Said]
 ) -> None:
     """Every step answers as the transcript has it (EVEROSD_WRITE_GOLDEN=1 writes it anew)."""
-    async with open_door(root_of(log_of, episode)) as door:
-        said = await transcript(door, READING if name == "reading" else REFUSALS)
+    files = {} if name == "intake" else root_of(log_of, episode)
+    async with open_door(files, learns=name == "intake") as door:
+        said = await transcript(door, STEPS[name])
 
     path = GOLDEN / f"{name}.txt"
     if IS_WRITING:

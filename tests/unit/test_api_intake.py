@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import random
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +90,7 @@ async def test_A04_a_ledger_that_cannot_be_written_is_told_on_each_route(open_do
         try:
             answers = [
                 await post(door, "memory/add", messages=[said("sent twice", 1)], async_mode=True),
+                await post(door, "memory/flush"),
                 await door.client.get(f"{V1}/tasks"),
                 await door.client.get(f"{V1}/tasks/x"),
             ]
@@ -96,11 +99,16 @@ async def test_A04_a_ledger_that_cannot_be_written_is_told_on_each_route(open_do
         again = await post(door, "memory/add", messages=[said("sent twice", 1)])
         flushed = await post(door, "memory/flush")
         log = await until_closed(door)
+        await door.node.cascade.reconcile("test")
+        await door.node.cascade.settled(10.0)
+        found = await door.get("episode", user_id="mara")
 
     for answer in answers:
-        assert answer.status_code < 400 or {"request_id", "error"} == set(answer.json()), answer.text
-        assert answer.status_code in {202, 404, 503, 200}
+        assert {"request_id", "error"} == set(answer.json())
+        assert (503, "CAPABILITY_UNAVAILABLE") == (answer.status_code, answer.json()["error"]["code"])
     assert (200, "extracted", 2) == (again.status_code, flushed.json()["data"]["status"], len(log))
+    said_once = " ".join(item["episode"] for item in found["episodes"])
+    assert (1, 1) == (said_once.count("kept before"), said_once.count("sent twice"))
 
 
 def _hold_the_write_lock(path: str) -> sqlite3.Connection:
@@ -133,3 +141,60 @@ async def test_the_limit_of_async_requests_changes_without_a_restart(open_door: 
 
     assert [202, 413] == [before.status_code, after.status_code]
     assert "[memorize.async_queue] max_payload_bytes" in after.json()["error"]["message"]
+
+
+ODD: tuple[Any, ...] = (
+    *(
+        None,
+        True,
+        0,
+        -1,
+        1.5,
+        10**9,
+        10**10,
+        2**63,
+        10**40,
+        "",
+        " ",
+        "mara",
+        "..",
+        "\0",
+        "a\nb",
+        "x" * 129,
+        "\u202e",
+        "😀",
+    ),
+    *([], [None], {}, {"a": 1}, ["mara"], [[]], "2026-03-02", [{"type": "text"}], [{"type": "image"}], [{"type": []}]),
+    *([{"id": "c", "function": {"name": "f", "arguments": "{"}}], [{"id": 7}], "tool", "system", T0, "NaN", "1e400"),
+)
+FIELDS = ("sender_id", "sender_name", "role", "timestamp", "content", "tool_calls", "tool_call_id", "mood")
+TOP = ("session_id", "app_id", "project_id", "messages", "defer_extraction", "async_mode", "name", "timeout", "force")
+
+
+async def test_A04_no_body_makes_an_internal_error(open_door: Open) -> None:
+    """Hundreds of odd bodies are taken, or refused in the envelope as the caller's own; what was taken can be flushed."""
+    dice = random.Random(7)  # noqa: S311  # made to be repeated
+    sessions: set[str] = set()
+    follows = ("extract_atomic_facts", "trigger_profile_clustering", "extract_user_profile")
+    switched_off = "".join(f"[strategies.{name}]\nenabled = false\n" for name in follows)
+    async with open_door({"ome.toml": switched_off}, learns=True) as door:
+        for _ in range(80):
+            message = said(dice.choice(("hello", [], [{"type": "text", "text": "a"}])), dice.randrange(9))
+            for field in dice.sample(FIELDS, dice.randrange(3)):
+                message[field] = dice.choice(ODD)
+            body: dict[str, Any] = {
+                "session_id": f"s{dice.randrange(9)}",
+                "messages": [message],
+                "name": "extract_agent_case",
+            }
+            body |= {field: dice.choice(ODD) for field in dice.sample(TOP, dice.choice((0, 0, 1, 2)))}
+            route = dice.choice(("memory/add", "memory/add", "memory/add", "memory/flush", "ome/trigger"))
+            answer = await door.client.post(f"{V1}/{route}", content=json.dumps(body).encode())
+            assert answer.status_code in {200, 202, 404, 422, 503}, (body, answer.text)
+            assert 503 != answer.status_code or "no model here reads" in answer.text, (body, answer.text)
+            if answer.status_code == 200 and route == "memory/add":
+                sessions.add(body["session_id"])
+        flushed = [await post(door, "memory/flush", session_id=session_id) for session_id in sorted(sessions)]
+
+    assert len(sessions) > 5
+    assert {200, 202} >= {answer.status_code for answer in flushed}
