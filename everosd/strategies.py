@@ -14,7 +14,7 @@ from everosd import clock as clocks
 from everosd import config
 from everosd.cascade import embed
 from everosd.engine import strategy
-from everosd.intake import case, cluster, episode, extract, fact, opinion, profile, skill, unasked
+from everosd.intake import case, cluster, episode, extract, fact, opinion, profile, quoted, skill, unasked
 from everosd.log import writer
 from everosd.models import chat, prompt
 from everosd.search import query
@@ -53,7 +53,7 @@ class Parts:
 
 def extractor(parts: Parts) -> episode.Extractor:
     """Return what reads segments."""
-    return extract.Extractor(parts.model, parts.prompt, parts.zone)
+    return extract.Extractor(parts.model, parts.prompt, parts.zone, quoted.Quoted(parts.search))
 
 
 def judge(parts: Parts) -> unasked.Judge:

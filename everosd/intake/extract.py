@@ -162,12 +162,14 @@ class Extractor:
         return message.Extracted(subject=subject, summary=summary, content=content, by=self._model.name)
 
     async def _tell_part(self, part: _Part, language: _Language) -> Told | None:
-        asked = self._prompts(NAME).filled(conversation=part.shown, part=part.note, language=language.name)
+        asked = (await asyncio.to_thread(self._prompts, NAME)).filled(
+            conversation=part.shown, part=part.note, language=language.name
+        )
         told = _plain(await self._model.ask(asked, Told))
         kept = await asyncio.to_thread(_kept, told, part.grounds, language, _AT_ONCE)
         if kept is None:
             problems = await asyncio.to_thread(_problems, told, part.grounds, language)
-            asked = self._prompts(REPAIR).filled(
+            asked = (await asyncio.to_thread(self._prompts, REPAIR)).filled(
                 conversation=part.shown,
                 part=part.note,
                 language=language.name,

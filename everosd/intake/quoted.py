@@ -1,0 +1,168 @@
+"""Memories that are only read out: what an agent was given from memory, and says again, is no news.
+
+Taken out are blocks that hold recalled memory, whoever sends them (programs put them into what a user says), answers of a
+memory server among what tools return, and sentences of agents and tools that the owner's memory already has. What a
+person says themselves always counts, said before or not.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from everosd import errors, types
+from everosd.intake import message
+from everosd.narrative import check
+from everosd.search import query
+
+log = structlog.get_logger(__name__)
+
+OPENING, CLOSING = "<recalled_memory>", "</recalled_memory>"
+"""What stands around text that everosd gives an agent to read."""
+
+AT_ONCE = 8
+"""Sentences that are looked for with one query, 2 ms each."""
+MAX_QUERIES = 50
+"""For one segment; what is said after that counts as news."""
+
+_BLOCK = re.compile(
+    r"<(?P<tag>recalled_memory|recalled_memories|memory|memories|memory_context|relevant_memories|retrieved_memories|long_term_memory)"
+    r"(?:\s[^<>]{0,200})?>.*?(?:</(?P=tag)\s*>|\Z)",
+    re.DOTALL | re.IGNORECASE,
+)
+_KINDS = ("atomic_fact", "episode", "memory")
+_ARRAYS = frozenset(("episodes", "profiles", "agent_cases", "agent_skills", "unprocessed_messages"))
+"""Of a search's answer, as programs get it; two of them make no other."""
+_TOP_K = 3 * AT_ONCE
+_N_GRAM, _N_SIGNS = 3, 4
+_MIN_WORDS, _MIN_SIGNS = 6, 10
+"""A shorter sentence is said by many."""
+_SAME = 0.8
+"""Share of a sentence's runs of three words that the memory has: one word in ten may differ."""
+_UNSPACED = re.compile(r"[\u0e00-\u0eff\u3041-\u30ff\u3400-\u9fff]")
+_WORD = re.compile(r"[^\W_]+")
+_LEAD = re.compile(r"^\s*(?:[-*•>]+|\d{1,3}[.)]|\[\d{1,3}\])\s*")
+
+
+class Search(Protocol):
+    """Where memory is looked for."""
+
+    async def run(self, query: query.Query) -> query.Answer:
+        """Answer a query."""
+
+
+class Quoted:
+    """Looks for what agents quote. Lives on the event loop."""
+
+    def __init__(self, search: Search) -> None:
+        """Look with `search`, by keyword: what was quoted has the words of what it quotes."""
+        self._search = search
+
+    async def without(
+        self, owners: Sequence[types.Owner], messages: Sequence[message.Message]
+    ) -> tuple[message.Message, ...]:
+        """Return the messages without what was quoted from the memory of these owners before the first of them was sent.
+
+        A message of which nothing is left is there with an empty text. Where memory cannot be searched only blocks are
+        taken out: something told twice is worth less than nothing told.
+        """
+        before_us = min((one.timestamp_us for one in messages), default=0)
+        known = _Known(self._search, owners, before_us)
+        found: list[message.Message] = []
+        for one in messages:
+            text = _BLOCK.sub("", one.text).strip() if "<" in one.text else one.text
+            if one.role != "user" and text:
+                text = "" if _is_answer(text) else await _without(text, known)
+            found.append(one if text == one.text else msgspec.structs.replace(one, text=text))
+        return tuple(found)
+
+
+class _Known:
+    """What the owners' memory has of sentences."""
+
+    def __init__(self, search: Search, owners: Sequence[types.Owner], before_us: int) -> None:
+        self._search, self._owners, self._before_us = search, owners, before_us
+        self._n_queries = 0
+        self._grams: dict[types.EntryKey, frozenset[str]] = {}
+
+    async def of(self, sentences: Sequence[str]) -> set[str]:
+        """Return those of some sentences that are known, or as good as."""
+        known: set[str] = set()
+        sought = {one: grams for one in sentences if (grams := _grams(_LEAD.sub("", one)))}
+        for some in _batched(list(sought)):
+            hits = [grams for owner in self._owners for grams in await self._like(owner, " ".join(some))]
+            known |= {one for one in some if any(len(sought[one] & each) >= _SAME * len(sought[one]) for each in hits)}
+        return known
+
+    async def _like(self, owner: types.Owner, text: str) -> list[frozenset[str]]:
+        if self._n_queries >= MAX_QUERIES:
+            return []
+        self._n_queries += 1
+        asked = query.Query(owner=owner, text=text, method="keyword", top_k=_TOP_K, kinds=_KINDS)
+        try:
+            answer = await self._search.run(asked)
+        except (errors.DerivedIndexError, errors.IndexUnavailable, errors.StoreError) as error:
+            log.warning("quotations_not_looked_for", reason=str(error))
+            return []
+        rows = [hit.row for hit in (*answer.facts, *answer.episodes) if hit.row.timestamp_us < self._before_us]
+        for one in rows:
+            if one.key not in self._grams:
+                self._grams[one.key] = _grams(one.raw)
+        return [self._grams[one.key] for one in rows]
+
+
+async def _without(text: str, known: _Known) -> str:
+    """Return a text without the sentences that are known."""
+    lines = [(line, check.sentences(line)) for line in text.split("\n")]
+    gone = await known.of([one for _, said in lines for one in said])
+    if not gone:
+        return text
+    left: list[str] = []
+    for line, said in lines:
+        kept = [one for one in said if one not in gone]
+        if len(kept) == len(said):
+            left.append(line)
+        elif any(_WORD.search(_LEAD.sub("", one)) for one in kept):
+            left.append(" ".join(kept))
+    return "\n".join(left).strip()
+
+
+def _batched(sentences: Sequence[str]) -> Iterable[Sequence[str]]:
+    return (sentences[at : at + AT_ONCE] for at in range(0, len(sentences), AT_ONCE))
+
+
+def block(texts: Iterable[str]) -> str:
+    """Return memories as one text for an agent, which is recognised when it comes back."""
+    return "\n".join((OPENING, *texts, CLOSING))
+
+
+def _is_answer(text: str) -> bool:
+    """Return whether a text is what a memory server answered."""
+    if not text.startswith(("{", "[")) or not any(name in text for name in _ARRAYS):
+        return False
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    data = found.get("data", found) if isinstance(found, dict) else None
+    return isinstance(data, dict) and len(_ARRAYS & data.keys()) > 1
+
+
+def _grams(text: str) -> frozenset[str]:
+    """Return the runs of three words of a text, or of four signs where words are not apart; none where it is short."""
+    folded = text.casefold()
+    if _UNSPACED.search(folded):
+        signs = "".join(_WORD.findall(folded))
+        if len(signs) < _MIN_SIGNS:
+            return frozenset()
+        return frozenset(signs[at : at + _N_SIGNS] for at in range(len(signs) - _N_SIGNS + 1))
+    words = _WORD.findall(folded)
+    if len(words) < _MIN_WORDS:
+        return frozenset()
+    return frozenset(map(" ".join, zip(*(itertools.islice(words, at, None) for at in range(_N_GRAM)), strict=False)))
