@@ -37,6 +37,9 @@ class Root:
         await self.node.cascade.reconcile("test")
         await self.node.cascade.settled(20.0)
 
+    async def is_settled(self) -> None:
+        """Do nothing: for strategies that are run once the ledger has what is on disk."""
+
     async def episode(self, owner: types.Owner, content: str, *, day: int = 1, session: str = "s_1") -> str:
         """Write an Episode as everosd does, of a day of March 2026; return its id."""
         fields = {

@@ -152,6 +152,17 @@ def summary_of(explicit: Sequence[object]) -> str:
     return " ".join(parts)
 
 
+def taken_out(values: Mapping[str, object], base: revision.Revision | None) -> list[tuple[str, str]]:
+    """Return what a person took out of a profile since `base`: text and evidence of each item."""
+    return [
+        (main_text(each), _evidence(each))
+        for key in (EXPLICIT, TRAITS)
+        if base is not None and (there := items(values, key)) is not None
+        for each in items(base.values, key) or []
+        if each not in there
+    ]
+
+
 def merged(
     owner: types.Owner,
     present: tuple[Mapping[str, object], str] | None,
@@ -170,14 +181,13 @@ def merged(
     """
     values, body = present if present is not None else ({}, "")
     before = {} if base is None else base.values
-    known = list(gone)
+    known = [*gone, *taken_out(values, base)]
     lists: dict[str, list[object]] = {}
     theirs: set[str] = set()
     for key in (EXPLICIT, TRAITS):
         there, former = items(values, key), items(before, key) or []
         if there is None:
             continue
-        known += [(main_text(each), _evidence(each)) for each in former if each not in there]
         own = [each for each in there if each in former and not _is_theirs(base, key, each)]
         theirs.update(revision.mark(key, each) for each in there if each not in own)
         lists[key] = _list(key, there, own, known, proposal)

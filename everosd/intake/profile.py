@@ -205,13 +205,7 @@ class Profile:
         """Merge and write once; tell whether anything was written, None where somebody saved meanwhile."""
         target = _target(owner)
         found = await self._load(path)
-        latest = await self._revisions.latest(owner, target)
-        newest = latest.newest
-        if found.data is None:
-            base = newest if latest.is_on_disk else None
-        else:
-            base = await self._revisions.of_stamp(owner, target, found.stamp)
-            base = base or newest
+        newest, base = await self._versions(owner, found)
         gone = () if newest is None else newest.gone
         merge = portrait.merged(owner, found.present, base, gone, proposal)
         if merge is None:
@@ -229,6 +223,15 @@ class Profile:
             return None
         await self._revisions.landed(owner, target)
         return True
+
+    async def _versions(
+        self, owner: types.Owner, found: _Found
+    ) -> tuple[revision.Revision | None, revision.Revision | None]:
+        """Return the newest version, and the one that what is on disk was made of."""
+        latest = await self._revisions.latest(owner, _target(owner))
+        if found.data is None:
+            return latest.newest, latest.newest if latest.is_on_disk else None
+        return latest.newest, await self._revisions.of_stamp(owner, _target(owner), found.stamp) or latest.newest
 
     async def _load(self, path: types.RelPath) -> _Found:
         return await asyncio.to_thread(lambda: _read(self._pen.layout.root, path))
@@ -268,14 +271,14 @@ class Profile:
         found = await self._load(path)
         values = {} if found.present is None else found.present[0]
         if self._model.is_set_up:
-            newest = (await self._revisions.latest(owner, _target(owner))).newest
-            gone = () if newest is None else newest.gone
+            newest, base = await self._versions(owner, found)
+            gone = [*(() if newest is None else newest.gone), *portrait.taken_out(values, base)]
             try:
                 answer = await self._ask(name, values, gone, turn)
             except errors.LLMRejected as error:
                 log.info("profile_verbatim", path=path, reason=str(error))
             else:
-                made = await asyncio.to_thread(lambda: self._checked(answer, name, values, turn))
+                made = await asyncio.to_thread(lambda: checked(answer, name, values, turn, self._zone()))
                 if made.explicit or made.traits or made.summary:
                     return made
         is_latest = await self._is_latest(owner, turn)
@@ -305,47 +308,6 @@ class Profile:
         while self._model.n_tokens(text) > n_tokens:
             text = text[: len(text) * 3 // 4]
         return text
-
-    def _checked(
-        self, answer: Answer, name: str, values: Mapping[str, object], turn: Sequence[Told]
-    ) -> portrait.Proposal:
-        """Return what of the model's answer its sources bear out."""
-        contents = [each.content for each in turn]
-        items = _all_items(values)
-        days = [clock.from_us(each.timestamp_us).astimezone(self._zone()).date() for each in turn]
-        person = _Person(name)
-        grounds = check.Grounds(map(person.shown, contents), dates=days)
-        quotes = _Quotes(contents)
-        explicit = []
-        for info in answer.explicit_info:
-            description, evidence = _short(info.description), quotes.evidence(info.evidence, info.description)
-            if description and evidence and grounds.supports(person.shown(description)):
-                category = _short(info.category)[:_MAX_CATEGORY_CHARS] or "Statement"
-                explicit.append({"category": category, "description": description, "evidence": evidence})
-        traits = []
-        for trait in answer.implicit_traits:
-            word, description = _short(trait.trait)[:_MAX_CATEGORY_CHARS], _short(trait.description)
-            evidence = quotes.evidence(trait.evidence, "")
-            # A trait's own word is the model's; what is said of it has to be the talk's.
-            is_borne_out = not grounds.inventions(f"{word.lower()}: {person.shown(description)}")
-            if word and description and evidence and is_borne_out:
-                basis = _short(trait.basis)[:_MAX_CATEGORY_CHARS] or "conversation"
-                traits.append({"trait": word, "description": description, "basis": basis, "evidence": evidence})
-        new_words = [portrait.main_text(each) for each in explicit]
-        outdated = [
-            items[number - 1]
-            for number in answer.outdated
-            if 0 < number <= len(items)
-            and any(person.is_about(portrait.main_text(items[number - 1]), new) for new in new_words)
-        ]
-        everything = check.Grounds(map(person.shown, [*contents, *map(portrait.main_text, items)]), dates=days)
-        summary = " ".join(answer.summary.split())
-        shown = person.shown(summary)
-        if len(summary) > portrait.MAX_SUMMARY_CHARS or everything.inventions(shown) or everything.unsupported(shown):
-            summary = ""
-        return portrait.Proposal(
-            explicit=tuple(explicit), traits=tuple(traits), outdated=tuple(outdated), summary=summary
-        )
 
     # -- whose it is -----------------------------------------------------------------------------------------------
 
@@ -506,6 +468,54 @@ def _cut_turn(sentence: str) -> str:
     """Return a sentence without who says it."""
     name, colon, text = sentence.partition(": ")
     return text if colon and len(name.split()) <= 3 and text else sentence  # noqa: PLR2004 - a name
+
+
+def checked(
+    answer: Answer, name: str, values: Mapping[str, object], turn: Sequence[Told], zone: dt.tzinfo
+) -> portrait.Proposal:
+    """Return what of the model's answer its sources bear out.
+
+    Args:
+        answer: what it said.
+        name: of the person.
+        values: of the profile that it was shown.
+        turn: Episodes that it was shown.
+        zone: of the days that they are of.
+    """
+    contents = [each.content for each in turn]
+    items = _all_items(values)
+    days = [clock.from_us(each.timestamp_us).astimezone(zone).date() for each in turn]
+    person = _Person(name)
+    grounds = check.Grounds(map(person.shown, contents), dates=days)
+    quotes = _Quotes(contents)
+    explicit = []
+    for info in answer.explicit_info:
+        description, evidence = _short(info.description), quotes.evidence(info.evidence, info.description)
+        if description and evidence and grounds.supports(person.shown(description)):
+            category = _short(info.category)[:_MAX_CATEGORY_CHARS] or "Statement"
+            explicit.append({"category": category, "description": description, "evidence": evidence})
+    traits = []
+    for trait in answer.implicit_traits:
+        word, description = _short(trait.trait)[:_MAX_CATEGORY_CHARS], _short(trait.description)
+        evidence = quotes.evidence(trait.evidence, "")
+        # A trait's own word is the model's; what is said of it has to be the talk's.
+        is_borne_out = not grounds.inventions(f"{word.lower()}: {person.shown(description)}")
+        if word and description and evidence and is_borne_out:
+            basis = _short(trait.basis)[:_MAX_CATEGORY_CHARS] or "conversation"
+            traits.append({"trait": word, "description": description, "basis": basis, "evidence": evidence})
+    new_words = [portrait.main_text(each) for each in explicit]
+    outdated = [
+        items[number - 1]
+        for number in answer.outdated
+        if 0 < number <= len(items)
+        and any(person.is_about(portrait.main_text(items[number - 1]), new) for new in new_words)
+    ]
+    everything = check.Grounds(map(person.shown, [*contents, *map(portrait.main_text, items)]), dates=days)
+    summary = " ".join(answer.summary.split())
+    shown = person.shown(summary)
+    if len(summary) > portrait.MAX_SUMMARY_CHARS or everything.inventions(shown) or everything.unsupported(shown):
+        summary = ""
+    return portrait.Proposal(explicit=tuple(explicit), traits=tuple(traits), outdated=tuple(outdated), summary=summary)
 
 
 def picked(

@@ -60,7 +60,7 @@ def test_I02_names_that_differ_have_folders_that_differ() -> None:
 
 
 @hypothesis.given(name=strategies.text(max_size=80))
-@hypothesis.settings(max_examples=60)
+@hypothesis.settings(max_examples=40)
 def test_Z02_no_name_leads_anywhere_else(name: str) -> None:
     """Whatever it is, the path is that of a skill of this agent, and reads back as this name."""
     called = skill.slug(name) or "fallback"
@@ -99,7 +99,7 @@ def keeper(root: open_root.Root, model: chat.Chat | None = None) -> skill.Skills
         model=model or chat.Chat(llm(), clock.SystemClock()),
         prompts=lambda name: prompt.load(name, (PROMPTS,)),
         time=clock.SystemClock(),
-        settled=root.settled,
+        settled=root.is_settled,
     )
 
 
@@ -117,6 +117,7 @@ async def work(
     sections = (("TaskIntent", intent), ("Approach", approach))
     (case_id,) = await root.pen.append(HELPER, "agent_case", [entry.Draft(fields=fields, sections=sections)])
     await root.join(HELPER, case_id, cluster_id, "agent_case")
+    await root.settled()
     return await kept.run(strategy.Event(topic="case_clustered", owner=HELPER, subject=case_id))
 
 
@@ -126,7 +127,7 @@ def names(root: open_root.Root) -> list[str]:
 
 
 async def test_two_cases_make_a_skill_and_one_does_not(root: open_root.Root) -> None:
-    """It has what the cases share, the best way, every field of the format, and memory/get shows it."""
+    """It has what they share, the best way and every field; memory/get shows it; a third updates it, by the next process."""
     kept = keeper(root)
     assert "1 of the 2 cases" in await work(root, kept, "Deploy billing to staging", "1. push() → failed: no", 0.2)
     assert [] == await asyncio.to_thread(names, root)
@@ -144,19 +145,9 @@ async def test_two_cases_make_a_skill_and_one_does_not(root: open_root.Root) -> 
         "source_case_ids", "cluster_id", "created_at", "updated_at",
     ] == keys  # fmt: skip
     assert "skill_00112233aabb" == row.entry_id
-
-
-async def test_running_again_changes_nothing_and_a_new_case_updates(root: open_root.Root) -> None:
-    """By this process or the next one: never a second file."""
-    kept = keeper(root)
-    await work(root, kept, "Deploy billing to staging")
-    await work(root, kept, "Deploy search to staging")
-    path = f"{SKILLS}/skill_deploy-staging/SKILL.md"
-    before = await root.text(path)
-    (*_, last) = await root.all(HELPER, "agent_case")
-    for each in (kept, keeper(root)):
-        note = await each.run(strategy.Event(topic="case_clustered", owner=HELPER, subject=last.entry_id))
-        assert "already" in note
+    path, before = row.path, await root.text(row.path)
+    again = strategy.Event(topic="case_clustered", owner=HELPER, subject=shown.source_case_ids[0])
+    assert "already" in await keeper(root).run(again)
     assert before == await root.text(path)
     await work(root, keeper(root), "Deploy mail to staging", "1. new way", 1.0)
     assert ["skill_deploy-staging"] == await asyncio.to_thread(names, root)
@@ -195,18 +186,8 @@ async def test_a_persons_edits_are_kept(root: open_root.Root) -> None:
     assert 4 == len(frontmatter.read(after).values["source_case_ids"])  # type: ignore[arg-type]
 
 
-async def test_a_deleted_skill_is_not_made_again(root: open_root.Root) -> None:
-    """A person did not want it."""
-    await work(root, keeper(root), "Deploy billing to staging")
-    await work(root, keeper(root), "Deploy search to staging")
-    await asyncio.to_thread((root.path / SKILLS / "skill_deploy-staging/SKILL.md").unlink)
-    assert "deleted" in await work(root, keeper(root), "Deploy mail to staging")
-    await root.settled()
-    assert [] == await root.all(HELPER, "agent_skill")
-
-
-async def test_a_skill_that_does_not_parse_is_left_alone(root: open_root.Root) -> None:
-    """Byte for byte, and no second one is made beside it."""
+async def test_a_skill_that_does_not_parse_or_was_deleted_is_left_alone(root: open_root.Root) -> None:
+    """Byte for byte, with no second one beside it; and what a person did not want is not made again."""
     await work(root, keeper(root), "Deploy billing to staging")
     await work(root, keeper(root), "Deploy search to staging")
     path = f"{SKILLS}/skill_deploy-staging/SKILL.md"
@@ -214,6 +195,8 @@ async def test_a_skill_that_does_not_parse_is_left_alone(root: open_root.Root) -
     before = await root.text(path)
     assert f"{path}:" in await work(root, keeper(root), "Deploy mail to staging")
     assert before == await root.text(path)
+    await asyncio.to_thread((root.path / path).unlink)
+    assert "deleted" in await work(root, keeper(root), "Deploy wiki to staging")
     assert ["skill_deploy-staging"] == await asyncio.to_thread(names, root)
 
 
@@ -235,8 +218,6 @@ async def test_I06_a_model_renames_a_skill(root: open_root.Root) -> None:
         assert "mine" == await root.text(f"{SKILLS}/skill_release/notes.txt")
         (row,) = await root.all(HELPER, "agent_skill")
         assert ("skill_00112233aabb", "release") == (row.entry_id, frontmatter.read(row.raw).values["name"])
-        await work(root, keeper(root, model), "Deploy wiki to staging")
-        assert ["skill_release"] == await asyncio.to_thread(names, root)
         await root.edit(f"{SKILLS}/skill_release/SKILL.md", "name: release", "name: rollout")
         stub.script(skill.PROMPT, {"name": "third", "description": "", "content": "1. build"})
         await work(root, keeper(root, model), "Deploy blog to staging")

@@ -183,7 +183,7 @@ VALUES = strategies.dictionaries(
 
 
 @hypothesis.given(first=VALUES, second=VALUES, body=TEXTS)
-@hypothesis.settings(max_examples=40)
+@hypothesis.settings(max_examples=25)
 def test_whatever_is_written_reads_back(
     first: dict[str, whole.Value], second: dict[str, whole.Value], body: str
 ) -> None:
