@@ -342,6 +342,8 @@ async def loops(node: Node, *, is_watching: bool) -> AsyncIterator[None]:
             await node.cascade.start()
             running.append(tasks.create_task(rebuild.resume(node.cascade), name="rebuild"))
             yield
+            if node.learning is not None:
+                await node.learning.drain()
             for task in reversed(running):  # the watcher first: what it would still hear, the next start finds
                 task.cancel()
     except BaseExceptionGroup as group:

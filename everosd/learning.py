@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from everosd.search import query
 
 
+DRAIN_S = 2.0
+"""How long a stop waits for runs of strategies."""
+
+
 class Learning:
     """What makes memories of messages. Lives on the event loop."""
 
@@ -96,6 +100,10 @@ class Learning:
             tasks.create_task(self.engine.run(), name="engine")
             tasks.create_task(self._follower.run(), name="engine-follow")
             tasks.create_task(self.intake.run(), name="intake")
+
+    async def drain(self) -> None:
+        """Begin no further run of a strategy and let those under way end, for a moment; the next start does the rest."""
+        await self.engine.stop(DRAIN_S)
 
     async def settled(self, timeout_s: float) -> None:
         """Wait until nothing is being extracted, nor anything that follows from it.

@@ -10,10 +10,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from everosd import clock, config, daemon, errors, types
+from everosd import clock, config, daemon, errors, learning, strategies, types
+from everosd.cascade import apply, rebuild
+from everosd.index import text
 from everosd.intake import online
 from everosd.log import entry_text
 
+LOADED = (apply, learning, rebuild, strategies, text)
+"""Imported here, because importing them takes longer than anything may hold the loop up."""
 MORNING_US = 1_772_442_000_000_000  # 2026-03-02T09:00:00Z
 
 
