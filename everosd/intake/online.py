@@ -171,12 +171,17 @@ class Intake:
         here = self._lines.of(at)
         is_queued = is_async or bool(here.jobs)
         if is_queued:
-            self._queue.require_room(here)
-        async with here.lock:
-            await here.load()
-            await self._keep(here, messages, is_deferred=is_deferred)
-            limits = self._settings().boundary_detection
-            cut = [] if is_queued else await here.cut_complete(limits)
+            self._queue.reserve(here)
+        try:
+            async with here.lock:
+                await here.load()
+                await self._keep(here, messages, is_deferred=is_deferred)
+                limits = self._settings().boundary_detection
+                cut = [] if is_queued else await here.cut_complete(limits)
+        except BaseException:
+            if is_queued:
+                self._queue.release(here)
+            raise
         self._unasked.added(here)
         if is_queued:
             pending = await self._queue.put(here, task_id, "memory_add")
@@ -199,7 +204,7 @@ class Intake:
         await self._has_started.wait()
         here = self._lines.of(at)
         if here.jobs:
-            self._queue.require_room(here)
+            self._queue.reserve(here)
             return Flushed(status="queued", pending=await self._queue.put(here, task_id, "memory_flush"))
         return Flushed(status="extracted" if await self._flush(here) else "no_extraction")
 

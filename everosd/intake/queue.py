@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 from collections.abc import Awaitable, Callable
 
 import msgspec
 import structlog
 
-from everosd import clock, config, errors
+from everosd import clock, config, errors, types
 from everosd.intake import line, task
 from everosd.store import db
 
@@ -33,6 +34,8 @@ class Queue:
         """Keep records in `database`; `work` does what each type of request asks for."""
         self._lines, self._database, self._settings, self._clock, self._work = lines, database, settings, time, work
         self._tasks: asyncio.TaskGroup | None = None
+        self._coming: collections.Counter[types.Owner] = collections.Counter()
+        """Requests whose messages are being written; they wait once these are on disk."""
 
     async def run(self) -> None:
         """Work on requests until cancelled; what was not finished is said to be interrupted at the next start."""
@@ -40,29 +43,38 @@ class Queue:
             self._tasks = tasks
             await asyncio.Event().wait()
 
-    def require_room(self, here: line.Line) -> None:
-        """Make sure that one more request of a session may wait.
+    def reserve(self, here: line.Line) -> None:
+        """Keep a place for one more request of a session, until it is `put` or its place is given back by `release`.
 
         Raises:
-            errors.QueueSaturated: Too many do already.
+            errors.QueueSaturated: Too many wait already, or are about to.
         """
         limits = self._settings().memorize_async_queue
-        if len(here.jobs) >= limits.max_pending_per_session:
-            raise errors.QueueSaturated(THIS_SESSION, len(here.jobs), limits.max_pending_per_session)
-        n_waiting = sum(len(one.jobs) for one in self._lines)
+        n_waiting = len(here.jobs) + self._coming[here.owner]
+        if n_waiting >= limits.max_pending_per_session:
+            raise errors.QueueSaturated(THIS_SESSION, n_waiting, limits.max_pending_per_session)
+        n_waiting = sum(len(one.jobs) for one in self._lines) + self._coming.total()
         if n_waiting >= limits.max_pending_total:
             raise errors.QueueSaturated(ALL_SESSIONS, n_waiting, limits.max_pending_total)
+        self._coming[here.owner] += 1
+
+    def release(self, here: line.Line) -> None:
+        """Give a place back that was reserved."""
+        self._coming[here.owner] -= 1
+        if not self._coming[here.owner]:
+            del self._coming[here.owner]
 
     async def put(self, here: line.Line, task_id: str, task_type: task.TaskType) -> int:
-        """Queue a request and return how many of the session wait, this one included."""
+        """Queue a request in the place reserved for it; return how many of the session wait, this one included."""
+        self.release(here)
         now_us = clock.to_us(self._clock.now())
         one = task.Task(id=task_id, session=here.owner, task_type=task_type, created_us=now_us)
         here.jobs.append(lambda: self._do(here, one))
         n_waiting = len(here.jobs)
-        await self._record(one)
-        if n_waiting == 1:
+        if n_waiting == 1:  # before the first await: who asked may be gone after it
             assert self._tasks is not None  # noqa: S101  # whoever comes here has waited for the start
             self._tasks.create_task(self._run(here), name=f"intake-queue {here.owner.id[:40]}")
+        await self._record(one)  # on its way to the writer's thread before the worker has a turn
         return n_waiting
 
     async def _run(self, here: line.Line) -> None:

@@ -726,6 +726,25 @@ async def test_async_mode_is_queued_and_later_requests_join(server: Server) -> N
     assert ["line 0", "later"] == [re.findall(r"line 0|later", item["episode"])[0] for item in found["episodes"]]
 
 
+async def test_requests_at_once_do_not_get_past_the_limit(server: Server) -> None:
+    """Of many that arrive in one moment as many are queued as there is room for; the others are 429 and leave nothing."""
+    batch = [said(f"line {number}", minute=number) for number in range(50)]
+    async with server.stalled():
+        await server.add("burst", *batch, async_mode=True)
+        answers = await asyncio.gather(
+            *(
+                server.post("memory/add", {"session_id": "burst", "messages": [said("more", minute=60 + number)]})
+                for number in range(8)
+            )
+        )
+    queued = [await server.done(answer.json()["request_id"]) for answer in answers if answer.status_code == 202]
+    waiting = await server.waiting("burst")
+
+    assert [202] * 3 + [429] * 5 == sorted(answer.status_code for answer in answers)
+    assert ["success"] * 3 == [task["status"] for task in queued]
+    assert 3 == len(waiting)
+
+
 async def test_an_async_request_may_be_smaller_than_others(server: Server) -> None:
     """Over `max_payload_bytes` an async add is 413, a sync one of that size is not; over `max_body_bytes` both are."""
     large = {"session_id": "large", "messages": [said("x" * 30_000)]}
