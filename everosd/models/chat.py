@@ -19,8 +19,8 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-_LARGE_BODY_BYTES = 1 << 16
-"""Answers above are read in a thread."""
+_LARGE_BODY_BYTES = 1 << 14
+"""Answers above are read in a thread: one that makes no sense takes up to 10 ms per KB."""
 _MANY = 3
 """So many unusable answers one after the other are the model's fault, and not that of what was asked."""
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
