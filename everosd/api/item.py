@@ -13,7 +13,7 @@ from everosd import types
 from everosd.api import moment, schema
 from everosd.index import token
 from everosd.log import entry as log_entry
-from everosd.log import entry_text, view
+from everosd.log import entry_text, layout, view
 from everosd.search import fuse, query
 from everosd.store import row as store_row
 
@@ -126,6 +126,9 @@ class Maker(msgspec.Struct, frozen=True, kw_only=True):
         entry = parsed(row)
         seen = view.view(entry)
         named = _named(seen, ("name", "description", "confidence", "maturity_score", "source_case_ids"))
+        if not layout.is_name(str(named["name"])):
+            place = layout.place(row.path)
+            named["name"] = "" if place is None else place.name
         return {"agent_id": row.owner.id, "content": entry.preamble, **named}
 
 
@@ -148,6 +151,7 @@ def _explained(hit: query.Hit) -> dict[str, object]:
         date_lift=fuse.DATED,
         dated=why.dated,
         words=token.matched_words(why.question, f"{view.title(entry)}\n{view.body(entry)}"),
+        corrects=None if why.corrects is None else public(why.corrects),
     )
     return {"explain": explanation}
 

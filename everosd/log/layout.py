@@ -282,7 +282,13 @@ def _kind(owner_type: types.OwnerType, parts: tuple[str, ...]) -> tuple[kinds.Ki
 
 
 def _is_skill(kind: kinds.Kind, below: tuple[str, ...]) -> bool:
-    return len(below) == 2 and below[1] == f"{kind.stem}.md"  # noqa: PLR2004 - a folder and the file in it
+    is_there = len(below) == 2 and below[1] == f"{kind.stem}.md"  # noqa: PLR2004 - a folder and the file in it
+    return is_there and is_name(decode(below[0].removeprefix("skill_")))
+
+
+def is_name(text: str) -> bool:
+    """Tell whether a text can be the name of a skill: whoever makes a file of it must not be led elsewhere."""
+    return bool(text.strip(". ")) and not any(char in "/\\" or _is_control(char) for char in text)
 
 
 def _daily(owner: types.Owner, kind: kinds.Kind, below: tuple[str, ...], *, is_shortened: bool) -> Place:

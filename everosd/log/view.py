@@ -261,6 +261,8 @@ def record(entry: entries.Entry, place: layout.Place, tz: zoneinfo.ZoneInfo) -> 
         warnings.append(
             f"owner_id is {owner_id[:60]!r}, but the file belongs to {place.owner.id[:60]!r}: the file holds"
         )
+    if entry.kind == "agent_skill" and (name := fields.get("name", "")) and not layout.is_name(name):
+        warnings.append(f"name {name[:60]!r} is a path: the folder's name is taken")
     memory_type, memory_path = _memory(entry, place, warnings)
     session_id = fields.get("session_id", "")
     return Fields(

@@ -72,6 +72,22 @@ def test_Z02_no_name_leads_anywhere_else(name: str) -> None:
     assert (HELPER, "agent_skill") == (place.owner, place.kind)
 
 
+@pytest.mark.parametrize("folder", ["skill_%2E%2E%2Fevil", "skill_..", "skill_", "skill_a%5Cb", "skill_a%00b"])
+def test_Z02_a_folder_made_by_hand_whose_name_is_a_path_is_no_skill(folder: str) -> None:
+    """Whoever asked for its name would get one that leads elsewhere."""
+    assert None is layout.place(types.RelPath(f"{SKILLS}/{folder}/SKILL.md"))
+    assert None is not layout.place(types.RelPath(f"{SKILLS}/skill_a%20b/SKILL.md"))
+
+
+async def test_Z02_a_name_written_by_hand_that_is_a_path_is_not_shown(root: open_root.Root) -> None:
+    """The folder's name is, and the file is reported."""
+    await root.save(f"{SKILLS}/skill_deploy/SKILL.md", "---\nname: ../../evil\n---\nDo it.\n")
+    (row,) = await root.all(HELPER, "agent_skill")
+    assert "deploy" == item.Maker(zone=dt.UTC, now_us=0).got_agent_skill(row).name
+    (problem,) = root.node.cascade.problems.listing()
+    assert "is a path" in problem.reason
+
+
 # -- the strategy ------------------------------------------------------------------------------------------------------
 
 
