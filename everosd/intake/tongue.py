@@ -40,6 +40,8 @@ class Tongue(NamedTuple):
     """ISO 639-1."""
     triggers: frozenset[str]
     """Lower case; a text without any of these words says nothing of when. Empty where words are not apart."""
+    leads: frozenset[str]
+    """Lower case: words that a phrase begins with, beside numbers and names. Empty where words are not apart."""
     forms: tuple[Form, ...]
     numbers: Mapping[str, int]
     units: Mapping[str, Unit]
@@ -131,6 +133,9 @@ ENGLISH = Tongue(
     triggers=_words(
         "yesterday today tonight tomorrow last next this past coming ago days weeks weekends months years day week month year"
     ),
+    leads=_words(
+        "the day week weekend month year yesterday last today tonight this tomorrow in on past coming next"
+    ),
     forms=(
         *_forms("day", -2, r"(?:the )?day before yesterday{part}", "the night before last"),
         *_forms("day", 2, r"(?:the )?day after tomorrow{part}"),
@@ -204,6 +209,13 @@ GERMAN = Tongue(
         "vorgestern gestern heute morgen übermorgen woche wochen wochenende monat monaten monate jahr jahren jahre tag "
         "tagen tage letzten letzter vergangenen vorigen nächsten kommenden diesen letzte nacht"
     ),
+    leads=_words(
+        "vorgestern gestern heute übermorgen morgen vor in letzte letzter letztes letzten letztem vergangene "
+        "vergangener vergangenes vergangenen vergangenem vorige voriger voriges vorigen vorigem diese dieser "
+        "dieses diesen diesem nächste nächster nächstes nächsten nächstem kommende kommender kommendes "
+        "kommenden kommendem vorletzte vorletzter vorletztes vorletzten vorletztem übernächste übernächster "
+        "übernächstes übernächsten übernächstem"
+    ),
     forms=(
         *_forms("day", -2, "vorgestern{part}"),
         *_forms("day", -1, "gestern{part}", "letzte nacht"),
@@ -264,6 +276,7 @@ FRENCH = Tongue(
         "hier demain aujourd semaine semaines mois an ans année années week weekend jour jours dernier dernière prochain "
         "prochaine passé passée soir matin lundi mardi mercredi jeudi vendredi samedi dimanche"
     ),
+    leads=_words("avant après hier aujourd ce cet cette demain il dans le la week weekend semaine mois l année"),
     forms=(
         *_forms("day", -2, "avant-hier{part}"),
         *_forms("day", 2, "après-demain{part}"),
@@ -315,6 +328,10 @@ SPANISH = Tongue(
         "ayer anteayer antier anoche hoy mañana semana semanas mes meses año años día días pasado pasada próximo próxima "
         "este esta viene hace"
     ),
+    leads=_words(
+        "anteayer antes antier pasado pasada ayer anoche hoy esta este mañana hace dentro próximo próxima el "
+        "la fin semana mes año"
+    ),
     forms=(
         *_forms("day", -2, "anteayer|antes de ayer|antier"),
         *_forms("day", 2, "pasado mañana"),
@@ -364,6 +381,10 @@ ITALIAN = Tongue(
     triggers=_words(
         "ieri oggi domani dopodomani stamattina stasera altroieri avantieri settimana settimane mese mesi anno anni giorno "
         "giorni weekend scorso scorsa prossimo prossima passato passata questo questa fa"
+    ),
+    leads=_words(
+        "l ieri altroieri avantieri dopodomani oggi stamattina stasera domani tra fra scorso scorsa prossimo "
+        "prossima questo questa quest il lo la weekend fine settimana mese anno"
     ),
     forms=(
         *_forms("day", -2, "l['’]altro ieri|ieri l['’]altro|altroieri|avantieri"),
@@ -420,6 +441,10 @@ PORTUGUESE = Tongue(
     triggers=_words(
         "ontem anteontem hoje amanhã semana semanas mês meses ano anos dia dias passado passada próximo próxima este esta "
         "vem atrás há feira"
+    ),
+    leads=_words(
+        "anteontem antes depois ontem hoje esta nesta essa nessa este neste esse nesse amanhã há daqui "
+        "passado passada último última próximo próxima o a fim semana mês ano"
     ),
     forms=(
         *_forms("day", -2, "anteontem|antes de ontem"),
@@ -481,6 +506,7 @@ _ZH_BEFORE = r"[几幾数數半多余餘百千万億亿月第\d]$"
 CHINESE = Tongue(
     code="zh",
     triggers=frozenset(),
+    leads=frozenset(),
     forms=(
         *_forms("ago", 0, "{n}{unit}(?:之前|以前|前)"),
         *_forms("ahead", 0, "再[过過]{n}{unit}"),
@@ -523,6 +549,7 @@ _JA_WEEKDAYS = "月 火 水 木 金 土 日"
 JAPANESE = Tongue(
     code="ja",
     triggers=frozenset(),
+    leads=frozenset(),
     forms=(
         *_forms("ago", 0, "{n}{unit}(?:まえ|前)"),
         *_forms("ahead", 0, "あと{n}{unit}で", "{n}{unit}後に(?=.{0,12}(?:予定|つもり|ます))"),
@@ -563,6 +590,14 @@ BY_CODE = {tongue.code: tongue for tongue in (ENGLISH, GERMAN, FRENCH, SPANISH, 
 
 MONTHS = frozenset(name for one in BY_CODE.values() for name in one.months)
 """Names of months as dates have them, in any of the languages."""
+
+
+@functools.cache
+def leads(code: str) -> frozenset[str]:
+    """Return the words that phrases of a language begin with, in lower case; numbers in digits apart."""
+    tongue = BY_CODE[code]
+    names = (name.split("-")[0].split()[0] for named in (tongue.numbers, tongue.days, tongue.months) for name in named)
+    return tongue.leads.union(names)
 
 
 @functools.cache

@@ -99,7 +99,7 @@ def _languages(text: str) -> list[str]:
 
 def _mentions(text: str, spoken: tongue.Tongue, today: dt.date) -> Iterator[Mention]:
     quiet: _Regions | None = None
-    for match in tongue.pattern(spoken.code).finditer(text):
+    for match in _matches(text, spoken):
         at = int(str(match.lastgroup).removeprefix("form_"))
         quiet = quiet or _Regions(text)
         if match.start() in quiet or _is_other(text, match, spoken, at):
@@ -111,6 +111,23 @@ def _mentions(text: str, spoken: tongue.Tongue, today: dt.date) -> Iterator[Ment
         yield Mention(match.start(), end, *days, spoken.code)
 
 
+def _matches(text: str, spoken: tongue.Tongue) -> Iterator[re.Match[str]]:
+    """Yield where there is a form of a language, from left to right."""
+    pattern = tongue.pattern(spoken.code)
+    if not spoken.is_apart:
+        yield from pattern.finditer(text)
+        return
+    leads, end = tongue.leads(spoken.code), 0
+    for word in _TOKEN.finditer(text):
+        first = word.group()
+        if word.start() >= end and (first.lower() in leads or first.isdecimal()):
+            match = pattern.match(text, word.start())
+            if match:
+                yield match
+                end = match.end()
+
+
+_TOKEN = re.compile(r"[^\W_]+")
 _POSSESSIVES = ("'s", "’s")
 _QUIET = re.compile(
     r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]+`"
