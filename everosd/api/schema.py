@@ -243,6 +243,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     nothing."""
     words: tuple[str, ...]
     """Words of the query that stand in it, in some form."""
+    corrects: str | None = None
+    """Id of an earlier statement that it corrects; the score is then that of the entry that the earlier one stands for.
+    None: the score is its own."""
 
 
 class GetEpisodeItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -164,6 +164,8 @@ def _why(why: Body, width: int) -> Iterator[str]:
         yield textwrap.shorten(head + str(fact.get("content") or ""), width, placeholder=" …")
     if why.get("dated"):
         yield f"+ its moment fits when it was by {_share(why, 'dated')}"
+    if why.get("corrects"):
+        yield f"+ as much as what it corrects has: {why['corrects']}"
 
 
 def _share(data: Body, key: str) -> str:

@@ -283,7 +283,7 @@ _COUNT = re.compile(
 _IDIOMS = re.compile(
     r"\b(?:" + _any(
         "can't_wait can’t_wait no_problem no_worries don't_worry don’t_worry not_only not_just why_not no_doubt no_wonder of_course_not"
-        " can't_help can’t_help can't_believe can’t_believe don't_know don’t_know not_sure never_mind if_not no_matter"
+        " not_giving_up never_give_up can't_help can’t_help can't_believe can’t_believe don't_know don’t_know not_sure never_mind if_not no_matter"
         " nicht_nur kein_problem keine_ahnung pas_de_problème pas_seulement je_ne_sais_pas no_solo no_sé non_solo non_so"
     ) + r")\b",
     re.IGNORECASE,

@@ -117,6 +117,8 @@ def test_a_hit_tells_what_its_score_is_made_of() -> None:
     assert "by itself" not in show.hits({"episodes": [hit]})
     dated = show.hits({"episodes": [hit | {"explain": why | {"dated": 0.5}}]})
     assert dated.endswith("\n      + its moment fits when it was by 0.50")
+    later = show.hits({"episodes": [hit | {"explain": why | {"corrects": "mara_af_1"}}]})
+    assert later.endswith("\n      + as much as what it corrects has: mara_af_1")
     alone = why | {"keyword": None, "words": [], "fact": None}
     assert show.hits({"episodes": [hit | {"explain": alone}]}).endswith("by itself: words -, meaning 0.40")
 
