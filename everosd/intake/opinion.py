@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -31,7 +32,7 @@ class Prompts(Protocol):
     """Where prompts are found."""
 
     def __call__(self, name: str) -> prompt.Prompt:
-        """Return the prompt of a name."""
+        """Return the prompt of a name. Blocking."""
 
 
 class Opinion:
@@ -56,9 +57,8 @@ class Opinion:
         """
         first = max(0, len(messages) - MAX_SHOWN)
         lines = (self._line(number, one) for number, one in enumerate(messages[first:], start=1))
-        answer = await self._model.ask(
-            self._prompts(NAME).filled(conversation="\n".join(lines)), Ended, max_tokens=MAX_ANSWER_TOKENS
-        )
+        asked = (await asyncio.to_thread(self._prompts, NAME)).filled(conversation="\n".join(lines))
+        answer = await self._model.ask(asked, Ended, max_tokens=MAX_ANSWER_TOKENS)
         last = answer.last_message or 0
         return first + last if 0 < last < len(messages) - first else None
 
