@@ -145,10 +145,10 @@ class LLMUnavailable(LLMError):
 class LLMRejected(LLMError):
     """The provider refuses this very request, or its answer is unusable: another request may succeed."""
 
-    def __init__(self, provider: str, reason: str) -> None:
-        """Name the provider and what is wrong."""
+    def __init__(self, provider: str, reason: str, *, is_final: bool = False) -> None:
+        """Name the provider and what is wrong; `is_final`: it will say no more about this text than it did."""
         super().__init__(f"{provider}: {reason}")
-        self.provider, self.reason = provider, reason
+        self.provider, self.reason, self.is_final = provider, reason, is_final
         self.hint = "another text may be taken; `everosd doctor` asks the model for one"
 
 

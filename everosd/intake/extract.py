@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 import structlog
 
-from everosd import clock, types
+from everosd import clock, errors, types
 from everosd.intake import message, opinion, tongue, verbatim, when
 from everosd.models import chat
 from everosd.narrative import check
@@ -115,12 +115,18 @@ class Extractor:
 
         Raises:
             errors.LLMUnavailable: the same may succeed later.
-            errors.LLMRejected: the model refuses the conversation, or its answers are no texts at all.
+            errors.LLMRejected: the model's answers are no texts at all. Where it declines this conversation, or comes to no
+                end with it, the conversation is taken word by word.
         """
         segment = await self._own_words(segment)
         if not self._model.is_set_up:
             return await self._word_by_word(segment)
-        told = await self._tell(segment)
+        try:
+            told = await self._tell(segment)
+        except errors.LLMRejected as error:
+            if not error.is_final:
+                raise
+            told = None
         if told is not None:
             return told
         self.n_ungrounded += 1

@@ -241,7 +241,9 @@ async def _judged(name: str, reply: wire.Answer | line.Failure, kind: type[Any])
     found = await asyncio.to_thread(_decoded, body, kind) if len(body) > _LARGE_BODY_BYTES else _decoded(body, kind)
     if not isinstance(found, _Unusable):
         return found
-    error = errors.LLMRejected(name, f"gives an answer that {found.reason}")
+    # Refused, filtered, or without an end: the same text will fare no better.
+    is_final = not found.is_worth_repeating
+    error = errors.LLMRejected(name, f"gives an answer that {found.reason}", is_final=is_final)
     complaint = found.reason if found.is_worth_repeating else ""
     return line.Failure(
         error=error, is_worth_repeating=found.is_worth_repeating, is_cut=found.is_cut, complaint=complaint

@@ -206,6 +206,24 @@ async def test_L01_L04_an_answer_that_is_none_is_a_failure(
             await extractor.extract(_segment())
 
 
+@pytest.mark.parametrize("garbage", ["refusal", "filtered"])
+async def test_a_conversation_that_the_model_declines_is_taken_word_by_word(
+    stub: chat_stub.ChatStub, opened: Open, garbage: chat_stub.Garbage
+) -> None:
+    """It would decline it for ever, and what was said could not be found."""
+    stub.garbage = garbage
+    async with opened() as extractor:
+        assert verbatim.extract(_segment(), SHANGHAI) == await extractor.extract(_segment())
+
+
+async def test_a_text_without_an_end_is_not_taken(stub: chat_stub.ChatStub, opened: Open) -> None:
+    """Small models run on until the token limit, and with twice as much room until that."""
+    stub.script(extract.NAME, GOOD | {"content": GOOD["content"] * 40})
+    async with opened(max_output_tokens=64) as extractor:
+        assert verbatim.extract(_segment(), SHANGHAI) == await extractor.extract(_segment())
+    assert 2 == len(stub.asked)
+
+
 async def test_reasoning_within_the_text_is_taken_off(stub: chat_stub.ChatStub, opened: Open) -> None:
     """Some models think inside the field."""
     stub.script(extract.NAME, GOOD | {"content": f"<think>Who is Bob?</think>{GOOD['content']}"})
