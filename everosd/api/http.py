@@ -127,7 +127,9 @@ def _own_routes(given: services.Services, counted: metrics.Metrics) -> list[Any]
     @handlers.get("/metrics")
     async def answer_metrics(request: reply.Request) -> reply.Response:
         reply.called(request, "metrics")
-        text = await asyncio.to_thread(counted.render, given.status(), given.uptime_s())
+        queue = None if given.intake is None else given.intake.status()
+        strategies = () if given.engine is None else given.engine.status()
+        text = await asyncio.to_thread(counted.render, given.status(), given.uptime_s(), queue, strategies)
         return reply.raw(text, media_type=metrics.CONTENT_TYPE)
 
     @handlers.get("/openapi.json")

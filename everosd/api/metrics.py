@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import bisect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,6 +17,9 @@ from everosd.cascade import status as cascade_status
 
 if TYPE_CHECKING:
     from prometheus_client import metrics_core
+
+    from everosd.engine import engine
+    from everosd.intake import online
 
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 """Upper edges of the latency histogram: the budgets of a search lie among the first."""
@@ -61,12 +64,21 @@ class Metrics:
         latency.counts[bisect.bisect_left(BUCKETS_S, took_s)] += 1
         latency.sum_s += took_s
 
-    def render(self, status: cascade_status.Status, uptime_s: float) -> bytes:
-        """Return the text that Prometheus reads. Blocking: imports and reads /proc; runs in a thread."""
+    def render(
+        self,
+        status: cascade_status.Status,
+        uptime_s: float,
+        queue: online.Status | None = None,
+        strategies: Sequence[engine.StrategyStatus] = (),
+    ) -> bytes:
+        """Return the text that Prometheus reads. Blocking: imports and reads /proc; runs in a thread.
+
+        `queue` is what the intake says of itself, None where nothing takes messages; `strategies` what the engine runs.
+        """
         from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest  # noqa: PLC0415
 
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Snapshot(self, status, uptime_s))
+        registry.register(_Snapshot(self, status, uptime_s, queue, strategies))
         ProcessCollector(registry=registry)
         return generate_latest(registry)
 
@@ -99,8 +111,16 @@ class Metrics:
 class _Snapshot:
     """What one scrape sees."""
 
-    def __init__(self, counted: Metrics, status: cascade_status.Status, uptime_s: float) -> None:
+    def __init__(
+        self,
+        counted: Metrics,
+        status: cascade_status.Status,
+        uptime_s: float,
+        queue: online.Status | None,
+        strategies: Sequence[engine.StrategyStatus],
+    ) -> None:
         self._counted, self._status, self._uptime_s = counted, status, uptime_s
+        self._queue, self._strategies = queue, strategies
 
     def collect(self) -> Iterator[metrics_core.Metric]:
         """Yield every family."""
@@ -113,6 +133,11 @@ class _Snapshot:
             family = metrics_core.GaugeMetricFamily(f"everosd_index_{name}", help_text, labels=("index",))
             for index, projection in sorted(self._status.projections.items()):
                 family.add_metric((index,), float(getattr(projection, name)))
+            yield family
+        for name, help_text in _STRATEGY_GAUGES:
+            family = metrics_core.GaugeMetricFamily(f"everosd_strategy_{name}", help_text, labels=("strategy",))
+            for one in self._strategies:
+                family.add_metric((one.name,), float(getattr(one, name)))
             yield family
 
     def _gauges(self) -> Iterator[tuple[str, str, float]]:
@@ -137,7 +162,18 @@ class _Snapshot:
             yield "embedding_refused", "Entries whose text the model refuses.", model.refused
             yield "embedding_requested_texts", "Texts that the model was asked for since the start.", model.requested
             yield "embedding_cached_texts", "Texts since the start whose vectors were there already.", model.from_cache
+        if (queue := self._queue) is not None:
+            yield "intake_pending", "Requests and stretches of conversation that wait.", queue.pending
+            yield "intake_oldest_seconds", "How long the oldest of them has waited.", queue.oldest_pending_age_s or 0.0
+            yield "intake_failed", "Stretches of conversation whose last try failed.", queue.failed
+            yield "intake_running", "1 while messages are taken.", float(queue.is_running)
 
+
+_STRATEGY_GAUGES = (
+    ("waiting", "Events that have not been run, those that are to be tried again included."),
+    ("running", "Events that are being run."),
+    ("dead", "Events that a strategy gave up on."),
+)
 
 _PROJECTION_GAUGES = (
     ("lsn", "Every change up to here is searchable."),

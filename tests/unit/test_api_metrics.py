@@ -8,6 +8,8 @@ from prometheus_client import parser
 
 from everosd.api import metrics
 from everosd.cascade import status as cascade_status
+from everosd.engine import engine
+from everosd.intake import online
 
 STATUS = cascade_status.Status(
     phase="ready",
@@ -101,3 +103,23 @@ def test_two_applications_do_not_share_figures() -> None:
     one.request("r", "GET", 200, 0.0)
 
     assert ("everosd_http_requests_total", (("method", "GET"), ("route", "r"), ("status", "200"))) not in samples(other)
+
+
+def test_the_intake_and_the_engine_are_told() -> None:
+    """What waits, what failed and what was given up; nothing of it where nothing takes messages."""
+    queue = online.Status(
+        is_running=True, pending=3, oldest_pending_age_s=1.5, failed=1, n_errors=0, last_error_at=None
+    )
+    strategies = [engine.StrategyStatus(name="facts", enabled=True, trigger="event", cron=None, waiting=2, dead=4)]
+
+    text = metrics.Metrics("1").render(STATUS, 5.0, queue, strategies).decode()
+
+    for line in (
+        "everosd_intake_pending 3.0",
+        "everosd_intake_oldest_seconds 1.5",
+        "everosd_intake_failed 1.0",
+        'everosd_strategy_waiting{strategy="facts"} 2.0',
+        'everosd_strategy_dead{strategy="facts"} 4.0',
+    ):
+        assert line in text, line
+    assert "everosd_intake" not in metrics.Metrics("1").render(STATUS, 5.0).decode()
