@@ -186,14 +186,27 @@ def _claims(clause: str, speaker: str, about: frozenset[str]) -> Iterator[_Claim
 def _subject(text: str, speaker: str) -> frozenset[str] | None:
     """Return of whom or what is spoken; None where it takes more than the clause to know."""
     found: set[str] = set()
-    for word in _words(text):
+    words = _words(text)
+    if speaker and _is_i(words):  # whatever else stands before: `you know what I …`
+        return frozenset((speaker,))
+    for word in words:
         if word in _OF_MYSELF:
             found.add(speaker or word)
         elif word in _OF_OTHERS:
             return None
-        elif word not in _EMPTY:
+        elif word not in _EMPTY and word not in _WHEN:
             found.add(_stem(word))
     return frozenset(found)
+
+
+def _is_i(words: list[str]) -> bool:
+    """Return whether a clause says `I` right before its verb, but for words that say nothing."""
+    for word in reversed(words):
+        if word in _I:
+            return True
+        if word not in _EMPTY and word not in _WHEN:
+            return False
+    return False
 
 
 def _values(text: str) -> frozenset[str]:
@@ -257,7 +270,7 @@ _SPEAKER = re.compile(r"^(?P<name>[^\s:：][^:：\n]{0,59})(?:: |：)(?:said: )?
 _AROUND = " \t.!…。！｡\"'“”’‘»«()"
 _SENTENCES = re.compile(r"(?<=[.!?…؟])[\"'”’»)]*\s+|(?<=[。！？｡])|\n+")
 _CLAUSES = re.compile(
-    r"[,;，；、—–]+\s*|\s+-\s+|(?<=[。！])|\s+(?:" + _any("and but because so although though und aber weil et mais car y pero porque"
+    r"[,;:，；：、—–]+\s+|[，；：、—–]+|\s+-\s+|(?<=[。！])|\s+(?:" + _any("and but because so although though und aber weil et mais car y pero porque"
     " ma perché mas e") + r")\s+"
 )  # fmt: skip
 _DATED = re.compile(r"\s*[(（]\d{4}-\d\d(?:-\d\d)?(?:[^()（）]*\d)?[)）]|\b\d{4}-\d\d-\d\d\b")
@@ -320,6 +333,12 @@ _ASIDE = re.compile(
         " depuis avec maintenant desde con ahora da_quando con adesso desde com agora"
     ) + r")\b"
 )  # fmt: skip
+_I = frozenset("i i'm i've i'd i'll we we're we've ich wir je j j'ai nous yo nosotros io noi eu nós".split())
+_WHEN = frozenset(
+    "yesterday tomorrow week weekend month year day last next ago later monday tuesday wednesday thursday friday saturday"
+    " sunday spring summer autumn fall winter gestern morgen woche monat jahr hier demain semaine mois année ayer mañana"
+    " semana mes año ieri domani settimana mese anno ontem amanhã mês ano".split()
+)
 _OF_MYSELF = frozenset(
     "i i'm i've i'd i'll we we're we've my our mine me us ich wir mein meine meinen meiner meinem unser unsere mich mir"
     " je j j'ai j'habite nous mon ma mes notre yo mi mis nosotros nuestra nuestro io mio mia miei noi nostro nostra"
