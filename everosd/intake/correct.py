@@ -436,6 +436,12 @@ _RELATIONS = (
     ),
     _relation("like", r"\b(?:" + _LIKES + r")" + _V, is_exclusive=False),
     _relation("like", r"\b(?P<denied>" + _HATES + r")" + _V, is_exclusive=False),
+    _relation(
+        "like",
+        r"\b(?P<denied>(?:gave|given)\s+up(?:\s+on)?|quit|(?:stopped|no\s+longer|don't|doesn't|do\s+not|does\s+not)"
+        r"\s+(?:drink|eat|smoke|play|use)(?:s|ing)?)" + _V,
+        is_exclusive=False,
+    ),
     _relation("am", r"\b(?:am|i'm|is|are|bin|ist|suis|est|soy|es|estoy|está|sono|è|sou|é|estou)\b(?P<value>(?:\s+[\w'-]+){1,5})$", is_exclusive=False),
     _relation("prefer", r"\b(?:prefers?|bevorzuge|bevorzugt|préfère|prefiero|prefiere|preferisco|preferisce|prefiro|prefere)" + _V),
     _relation(

@@ -18,6 +18,8 @@ CONTRADICTIONS = [
     ("Mara: My sister lives in Berlin.", "Mara's sister lives in Munich."),
     ("Mara: I hate coffee.", "Mara: I love coffee."),
     ("I hate mushrooms", "I love mushrooms"),
+    ("Mara: I don't drink coffee anymore.", "Mara: I love coffee, I drink it each morning."),
+    ("Mara: I gave up coffee.", "Mara: I love coffee."),
     ("Mara: I don't like coffee anymore.", "Mara: I like coffee."),
     ("Mara: My favourite colour is green now.", "Mara: My favourite colour is blue."),
     ("Mara: The deadline is 19 May.", "Mara: The deadline is 12 May."),
