@@ -178,7 +178,7 @@ async def test_A04_no_body_makes_an_internal_error(open_door: Open) -> None:
     follows = ("extract_atomic_facts", "trigger_profile_clustering", "extract_user_profile")
     switched_off = "".join(f"[strategies.{name}]\nenabled = false\n" for name in follows)
     async with open_door({"ome.toml": switched_off}, learns=True) as door:
-        for _ in range(80):
+        for _ in range(60):
             message = said(dice.choice(("hello", [], [{"type": "text", "text": "a"}])), dice.randrange(9))
             for field in dice.sample(FIELDS, dice.randrange(3)):
                 message[field] = dice.choice(ODD)
@@ -196,5 +196,5 @@ async def test_A04_no_body_makes_an_internal_error(open_door: Open) -> None:
                 sessions.add(body["session_id"])
         flushed = [await post(door, "memory/flush", session_id=session_id) for session_id in sorted(sessions)]
 
-    assert len(sessions) > 5
+    assert len(sessions) > 4
     assert {200, 202} >= {answer.status_code for answer in flushed}
