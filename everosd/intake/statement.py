@@ -48,12 +48,16 @@ _RULES: tuple[Rule, ...] = (
     ("Family", "", r"\bI(?:'m| am) (?:married|engaged|divorced|widowed|single|pregnant|a (?:mom|mum|mother|dad|father|parent|single))\b|\bI got (?:married|engaged|divorced)\b"),
     ("Health", "", r"\bI(?:'m| am)(?: \w+)? (?:allergic|intolerant|intolerance|vegan|vegetarian|pescatarian|diabetic|asthmatic|colou?r-?blind|dyslexic|celiac|coeliac|left-handed|deaf|gluten|lactose)\b"),
     ("Health", "", r"\bI have (?:\w+ ){0,2}(?:allerg\w+|asthma|diabetes|migraines?|adhd|arthritis|celiac|coeliac|epilepsy|anxiety|insomnia)\b|\bI (?:can't|cannot|don't|do not|never|stopped|quit) (?:eat|drink|smok|tolerate)\w*\b"),
-    ("Preference", "", r"\bI(?: really| absolutely| just| also| always| truly| definitely| don't| do not| still)? (?:love|like|enjoy|prefer|hate|dislike|adore|can't stand)\b(?! (?:it|that|this|how|your|you|to hear|the (?:idea|sound)|those)\b)"),
+    ("Preference", "", r"(?<!ones )(?<!what )(?<!much )(?<!that )(?<!things )(?<!why )(?<!people )\bI(?: really| absolutely| just| also| always| truly| definitely| don't| do not| still)? (?:love|like|enjoy|prefer|hate|dislike|adore|can't stand)\b(?! (?:it|that|this|how|your|you|to hear|the (?:idea|sound)|those)\b)"),
     ("Preference", "", r"\b[Mm]y favou?rite\b|\bI(?:'m| am) (?:a (?:big|huge) fan of|passionate about|into|fond of|afraid of|scared of)\b"),
     ("Habit", "", r"\bI (?:usually|always|often|regularly) \w+|\bI never (?!said|got|was|had|knew|thought|saw|heard|meant|did)\w+\b(?<!ed)|\bI \w+(?: \w+){0,6} every (?:day|morning|evening|night|week|weekend|month|year|spring|summer|autumn|fall|winter|\w+day)\b"),
     ("Skill", "", r"\bI (?:speak|play|can speak|can play|know how to)\b|\bI(?:'m| am) (?:learning|fluent)\b"),
     ("Identity", "", r"\bI(?:'m| am) (?:a|an) (?!bit\b|little\b|big\b|huge\b|lot\b|few\b|while\b|great\b|good\b|firm\b)\w+"),
-    ("Possession", "", r"\bI (?:own|drive|bought|got myself)\b"),
+    ("Possession", "", r"\bI (?:own|drive|bought|got myself|adopted)\b"),
+    ("Work", "", r"\bI(?:'ve| have)?(?: just| recently| also)? (?:volunteer|coach|mentor|founded|launched|opened (?:my|a|an|our)|started (?:my|a|an|our) (?:own )?\w+|run (?:my|a|an|our)) ?\b"),
+    ("Goal", "", r"\b[Mm]y (?:\w+ ){0,2}(?:dream|goal|passion|hobb(?:y|ies)|ambition|plan|calling) (?:is|are|was|has been)\b|\bI(?:'ve| have)? (?:always |really )?(?:want|wanted|dream|dreamed) (?:to (?:be|become|work|learn|study|live|open|own|travel)|of)\b"),
+    ("Identity", "", r"\b[Mm]y (?:home ?town|home country|roots|nationality|religion|faith|pronouns|heritage|ancestors) (?:is|are|was|were)\b|\bI(?:'ve| have) been (?:\w+ing|a|an|in|married|together|vegan|sober|clean) .*\b(?:for|since) (?:\w+ ){0,3}(?:\d{4}|\w* ?years?|months?|weeks?|childhood|school|college|I was)\b"),
+    ("Family", "", r"\bI(?:'ve| have)? (?:just |recently )?(?:got|have|adopted|lost) (?:a|an|my|two|three|our) (?:\w+ ){0,2}(?:puppy|pup|kitten|dog|cat|pet|baby|mom|mum|dad|grandma|grandpa|mother|father)\b"),
     # German
     ("Identity", "name", r"\b[Ii]ch heiße\b|\b[Mm]ein Name ist\b"),
     ("Home", "home", r"\b[Ii]ch (?:wohne|lebe)(?: \w+)? (?:in|bei|auf)\b|\b[Ii]ch bin (?:\w+ )?nach \w+ (?:um)?gezogen\b"),
@@ -133,7 +137,7 @@ _NOT = re.compile(
 )
 """Wishes, plans and turns of speech that only look like it."""
 
-CATEGORIES = ("Identity", "Home", "Work", "Family", "Health", "Preference", "Habit", "Skill", "Possession")
+CATEGORIES = ("Identity", "Home", "Work", "Family", "Health", "Preference", "Goal", "Habit", "Skill", "Possession")
 """In the order in which a summary names them."""
 
 

@@ -488,8 +488,10 @@ async def test_C02_a_save_in_the_middle_of_a_write_is_kept(root: open_root.Root,
         steps.age(other)
         other.replace(target)
 
+    told = await root.episode(MARA, "mara: I love cats.")
+    await root.settled()
     root.pen._context.step = steps.once("ready", save)
-    await tell(root, kept, "I love cats.")
+    await kept.run(event(told))
     assert "note: mine" in await root.text(PATH)
     assert {"I live in Oslo.", "I love cats."} == set(await facts(root))
 
