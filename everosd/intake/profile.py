@@ -336,7 +336,8 @@ class Profile:
             now_us=clock.to_us(self._clock.now()),
             limit=1,
         )
-        return not rows or rows[0].timestamp_us <= turn[-1].timestamp_us
+        last = turn[-1].timestamp_us, turn[-1].entry_id
+        return not rows or (rows[0].timestamp_us, rows[0].entry_id) < last
 
 
 class _Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -533,8 +534,9 @@ def picked(
     slots: dict[str, str] = {}
     for episode in turn:
         for one in statement.statements(names, episode.content):
-            if one.slot and one.slot in slots:
-                found.pop(slots[one.slot], None)
+            former = found.get(slots.get(one.slot, "")) if one.slot else None
+            if former is not None and former.is_alone:
+                del found[former.text.casefold()]
             found[one.text.casefold()] = one
             if one.slot:
                 slots[one.slot] = one.text.casefold()
@@ -546,6 +548,11 @@ def picked(
     for item in portrait.items(values, portrait.EXPLICIT) or []:
         evidence = item.get("evidence", "") if isinstance(item, Mapping) else ""
         former = statement.statement(evidence) if isinstance(evidence, str) else None
-        if former is not None and former.slot in slots and slots[former.slot] != former.text.casefold():
+        if (
+            former is not None
+            and former.is_alone
+            and former.slot in slots
+            and slots[former.slot] != former.text.casefold()
+        ):
             outdated.append(item)
     return portrait.Proposal(explicit=explicit, outdated=tuple(outdated) if is_latest else ())

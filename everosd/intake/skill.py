@@ -19,7 +19,7 @@ import structlog
 from everosd import clock, errors, types
 from everosd.engine import strategy
 from everosd.index import token
-from everosd.intake import opinion, revision, trace
+from everosd.intake import opinion, revision, statement, trace
 from everosd.log import entry_text, escape, file, layout, parse, view, whole, writer
 from everosd.log import kind as kinds
 from everosd.models import chat
@@ -53,6 +53,9 @@ _PATIENCE_S = 2.0
 _GONE_S = 60.0
 """A case that is in no cluster for so long was taken out of it."""
 _N_NAME_WORDS = 4
+_COURTESIES = frozenset(
+    ("please", "can", "could", "would", "hi", "hello", "hey", "help", "need", "want", "let", "bitte")
+)
 _SHOWN_SHARE = 2
 """A half of what the model takes is for the cases."""
 
@@ -351,7 +354,7 @@ def put_together(cases: Sequence[_Case], *, name: str, fallback: str) -> Skill:
         fallback: its name where the cases suggest none.
     """
     best = max(reversed(cases), key=lambda each: each.quality)
-    intents = list(dict.fromkeys(each.intent for each in reversed(cases) if each.intent))
+    intents = list(dict.fromkeys(_wanted(each) for each in reversed(cases) if each.intent))
     called = name or slug(" ".join(_common_words(cases))) or fallback
     insights = list(dict.fromkeys(each.insight for each in reversed(cases) if each.insight))
     parts = [f"# {called}", "## When\n" + "\n".join(f"- {intent}" for intent in intents), f"## Steps\n{best.approach}"]
@@ -359,17 +362,23 @@ def put_together(cases: Sequence[_Case], *, name: str, fallback: str) -> Skill:
         parts.append("## Seen\n" + "\n".join(f"- {insight}" for insight in insights))
     return Skill(
         name=called,
-        description=trace.shortened(best.intent or called, MAX_DESCRIPTION_CHARS),
+        description=trace.shortened(_wanted(best) or called, MAX_DESCRIPTION_CHARS),
         body="\n\n".join(parts)[:MAX_BODY_CHARS],
     )
+
+
+def _wanted(one: _Case) -> str:
+    """Return the first sentence of a task that says something: what follows it may be anything."""
+    sentences = list(statement.sentences(one.intent))
+    return next((each for each in sentences if len(each.split()) > 2 or not each.isascii()), one.intent)  # noqa: PLR2004 - more than a greeting
 
 
 def _common_words(cases: Sequence[_Case]) -> list[str]:
     """Return the first few words that most of the tasks have in common, in the order of the newest."""
     counts = collections.Counter(word for each in cases for word in set(token.query_words(each.intent)))
-    words = token.query_words(cases[-1].intent)
+    words = [word for word in token.query_words(_wanted(cases[-1])) if word not in _COURTESIES]
     common = [word for word in words if 2 * counts[word] > len(cases)]
-    return (common or list(words))[:_N_NAME_WORDS]
+    return (common or words)[:_N_NAME_WORDS]
 
 
 def checked(answer: Answer, plain: Skill, sources: Sequence[str]) -> Skill:

@@ -149,6 +149,8 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
     """What it replaces an earlier statement about; empty: it stands beside others."""
     text: str
     """As it was said, on one line."""
+    is_alone: bool = True
+    """Whether it says nothing else: then nothing is lost with it when a later one takes its place."""
 
 
 @functools.cache
@@ -203,10 +205,11 @@ def statement(sentence: str) -> Statement | None:
     plain = text.replace("\u2019", "'")
     if _NOT.search(plain):
         return None
-    for category, slot, pattern in _compiled():
-        if pattern.search(plain):
-            return Statement(category=category, slot=slot, text=text)
-    return None
+    found = [(category, slot) for category, slot, pattern in _compiled() if pattern.search(plain)]
+    if not found:
+        return None
+    category, slot = found[0]
+    return Statement(category=category, slot=slot, text=text, is_alone=len({each for each, _ in found}) == 1)
 
 
 def statements(names: Sequence[str], content: str) -> list[Statement]:

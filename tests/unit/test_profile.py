@@ -406,8 +406,12 @@ def test_the_latest_state_wins() -> None:
     moved = msgspec.structs.replace(TOLD, content="mara: I moved to Bergen.")
     assert (OSLO,) == profile.picked(("mara",), [moved], values, is_latest=True).outdated
     assert () == profile.picked(("mara",), [moved], values, is_latest=False).outdated
-    both = profile.picked(("mara",), [TOLD, moved], {}, is_latest=True)
+    home = msgspec.structs.replace(TOLD, content="mara: I live in Oslo.")
+    both = profile.picked(("mara",), [home, moved], {}, is_latest=True)
     assert ["I moved to Bergen."] == [each["evidence"] for each in both.explicit]
+    more = msgspec.structs.replace(TOLD, content="mara: I live in Oslo and I love cats.")
+    kept = profile.picked(("mara",), [more, moved], {}, is_latest=True)
+    assert ["I live in Oslo and I love cats.", "I moved to Bergen."] == [each["evidence"] for each in kept.explicit]
 
 
 async def test_files_copied_in_are_left_alone_until_they_are_clustered(root: open_root.Root) -> None:
