@@ -97,7 +97,8 @@ class Place:
         await self.node.cascade.settled(20.0)
 
     async def found(self, text: str, method: query.Method = "keyword") -> list[str]:
-        """Return the Episodes that a search finds, best first."""
+        """Return the Episodes that a search finds, best first, once all of it is searchable."""
+        await self.node.cascade.settled(20.0)
         asked = query.Query(owner=self.owner, text=text, method=method)
         return [hit.row.entry_id for hit in (await self.node.search.run(asked)).episodes]
 
