@@ -291,6 +291,7 @@ class Profile:
         removed = [f"- {each[0][:400]}" for each in gone[-50:]]
         room = self._model.max_input_tokens // 2
         texts = [f"[{self._day(each)}]\n{self._cut(each.content, room)}" for each in turn]
+        known, removed = self._last(known, room // 3), self._last(removed, room // 6)
         prompt = await asyncio.to_thread(self._prompts, PROMPT)
         asked = prompt.filled(
             person=name,
@@ -303,6 +304,13 @@ class Profile:
 
     def _day(self, one: Told) -> str:
         return clock.from_us(one.timestamp_us).astimezone(self._zone()).date().isoformat()
+
+    def _last(self, lines: list[str], room: int) -> list[str]:
+        """Return the last lines that take no more than so many tokens."""
+        first = len(lines)
+        while first > 0 and (room := room - self._model.n_tokens(lines[first - 1])) >= 0:
+            first -= 1
+        return lines[first:]
 
     def _cut(self, text: str, n_tokens: int) -> str:
         while self._model.n_tokens(text) > n_tokens:

@@ -266,7 +266,7 @@ class Skills:
         try:
             answer = await self._model.ask(
                 prompt.filled(
-                    known=present[:MAX_BODY_CHARS] or "none yet",
+                    known=self._fitting(present) or "none yet",
                     cases=self._shown(cases),
                     language=self._model.language or "the language of the tasks",
                 ),
@@ -276,6 +276,12 @@ class Skills:
             log.info("skill_verbatim", cluster=cluster_id, reason=str(error))
             return plain
         return await asyncio.to_thread(lambda: checked(answer, plain, [*(each.text() for each in cases), present]))
+
+    def _fitting(self, text: str) -> str:
+        """Return the beginning of a skill, as much as goes beside the cases."""
+        while text and self._model.n_tokens(text) > self._model.max_input_tokens // 4:
+            text = text[: len(text) * 3 // 4]
+        return text
 
     def _shown(self, cases: Sequence[_Case]) -> str:
         """Return as many of the cases as the model takes, the newest ones."""

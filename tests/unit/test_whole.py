@@ -288,6 +288,26 @@ async def test_C02_a_save_meanwhile_is_never_lost(node: Node, moment: str) -> No
         assert "person\ndaemon\n" == node.at().read_text()
 
 
+async def test_C03_a_save_by_an_editor_that_had_the_file_open_is_kept(node: Node) -> None:
+    """It saves into the file that lost its name: what a person wrote has the name again, and both changes are on disk."""
+    before = FILE.encode()
+    node.save(FILE)
+    with node.at().open("r+b") as editor:
+        steps.age(node.at())
+        new = whole.changed(parsed(before), {"explicit_info": [CLIMBS]}, "Mara climbs well.")
+        replaced = asyncio.ensure_future(node.writer.replace(PATH, lambda _: new))
+        await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            await replaced
+        editor.write(FILE.replace("only friends", "and family").encode())
+        editor.flush()
+        async with asyncio.timeout(10):
+            while "and family" not in node.at().read_text():  # noqa: ASYNC110 - the disk sends no events here
+                await asyncio.sleep(0.02)
+    lifecycle = node.root / "default_app/default_project/users/mara/.lifecycle"
+    assert any("Mara climbs well." in each.read_text() for each in lifecycle.glob("*.md"))
+
+
 async def test_a_save_in_the_last_200_ms_is_waited_for(node: Node) -> None:
     """Somebody who is saving right now has time to finish."""
     node.at().parent.mkdir(parents=True)
