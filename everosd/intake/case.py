@@ -113,6 +113,11 @@ class Cases:
             self._emit(strategy.Event(topic="case_written", owner=owner, subject=case_id, origin=event.origin))
         return f"{len(ids)} case{'s' if len(ids) != 1 else ''}: {', '.join(ids)}"
 
+    def forget_owner(self, owner: types.Owner) -> None:
+        """Let go of what is known of an owner whose files have been deleted."""
+        for key in [key for key in self._written if key[0] == owner]:
+            del self._written[key]
+
     async def _case(self, owner: types.Owner, segment: message.Segment) -> str:
         """Return the case of an agent and a segment, written if there is none."""
         key = owner, segment.session.id, segment.id

@@ -181,6 +181,12 @@ class Profile:
             through = base.through if base is not None else "" if is_missing else through
         return Place.read(through) or Place(joined_us=_ms(found.stamp) * 1000)
 
+    def forget_owner(self, owner: types.Owner) -> None:
+        """Let go of what is known of an owner whose files have been deleted: nothing of it may come back."""
+        self._revisions.forget_owner(owner)
+        self._names.pop(owner, None)
+        self._n_unkept.pop(owner, None)
+
     async def _take(self, owner: types.Owner, path: types.RelPath, turn: Sequence[Told], through: str) -> bool:
         """Take over what some Episodes say; tell whether the file was changed."""
         target = _target(owner)

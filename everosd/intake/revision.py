@@ -113,6 +113,11 @@ class Revisions:
             await self._append(owner, target, stamp, through, reason="nothing new")
         self._remember(owner, target, msgspec.structs.replace(known, through=through))
 
+    def forget_owner(self, owner: types.Owner) -> None:
+        """Let go of what is known of an owner whose files have been deleted."""
+        for key in [key for key in self._latest if key[0] == owner]:
+            del self._latest[key]
+
     async def _append(
         self,
         owner: types.Owner,

@@ -144,6 +144,10 @@ class Skills:
             return f"{cluster_id} has {len(cases)} of the {MIN_CASES} cases that make a skill"
         return await self._keep(owner, cluster_id, cases[-_MAX_CASES:])
 
+    def forget_owner(self, owner: types.Owner) -> None:
+        """Let go of what is known of an owner whose files have been deleted: nothing of it may come back."""
+        self._revisions.forget_owner(owner)
+
     async def _cluster(self, owner: types.Owner, case_id: str) -> str | None:
         """Return the cluster that a case has joined, once the ledger knows; None where it has left it meanwhile.
 

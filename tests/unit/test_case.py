@@ -258,7 +258,7 @@ async def test_an_agent_with_an_id_that_nobody_can_have_is_passed_over(root: ope
     assert [] == emitted
 
 
-async def test_L10_a_model_that_is_away_is_waited_for_and_nonsense_is_not(root: open_root.Root) -> None:
+async def test_a_model_that_is_away_is_waited_for_and_nonsense_is_not(root: open_root.Root) -> None:
     """Unavailable: nothing is written, it is tried again. Unusable: the case is what the messages say."""
     with ChatStub() as stub:
         model = chat.Chat(llm(model="stub", base_url=stub.url), clock.SystemClock())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -479,6 +480,18 @@ async def test_a_deleted_profile_does_not_come_back_with_what_it_said(root: open
     assert ["I love cats."] == await facts(root)
 
 
+async def test_nothing_of_a_person_who_was_forgotten_comes_back(root: open_root.Root) -> None:
+    """Their files are deleted, and the strategy told: what they say later makes a profile of that alone."""
+    kept = keeper(root)
+    await tell(root, kept, "I live in Oslo.")
+    await asyncio.to_thread(shutil.rmtree, (root.path / PATH).parent)
+    kept.forget_owner(MARA)
+    await tell(root, kept, "I love cats.")
+    assert ["I love cats."] == await facts(root)
+    (row,) = [each for each in await root.all(MARA, "lifecycle") if "Before" in each.raw]
+    assert "Oslo" not in row.raw
+
+
 async def test_C02_a_save_in_the_middle_of_a_write_is_kept(root: open_root.Root, tmp_path: Path) -> None:
     """A person saves while everosd writes: both are there afterwards."""
     kept = keeper(root)
@@ -549,7 +562,7 @@ TOLD = profile.Told(
 )
 
 
-def test_L11_nothing_that_the_model_makes_up_is_stored() -> None:
+def test_nothing_that_the_model_makes_up_is_stored() -> None:
     """Facts, traits, quotes and a summary that the talk does not bear out are dropped; the rest is kept."""
     answer = profile.Answer(
         summary="mara lives in Oslo and owns 14 horses.",
@@ -604,7 +617,7 @@ async def test_what_was_taken_out_stays_out_whatever_the_model_says(root: open_r
         await model.close()
 
 
-async def test_L10_a_model_that_is_away_is_waited_for_and_nonsense_is_not(root: open_root.Root) -> None:
+async def test_a_model_that_is_away_is_waited_for_and_nonsense_is_not(root: open_root.Root) -> None:
     """Unavailable: nothing is written, and all of it is taken over later. Unusable: sentences are picked."""
     with ChatStub() as stub:
         model = chat.Chat(llm(model="stub", base_url=stub.url), clock.SystemClock())

@@ -288,7 +288,7 @@ async def test_C02_a_save_meanwhile_is_never_lost(node: Node, moment: str) -> No
         assert "person\ndaemon\n" == node.at().read_text()
 
 
-async def test_C03_a_save_by_an_editor_that_had_the_file_open_is_kept(node: Node) -> None:
+async def test_a_save_by_an_editor_that_had_the_file_open_is_kept(node: Node) -> None:
     """It saves into the file that lost its name: what a person wrote has the name again, and both changes are on disk."""
     before = FILE.encode()
     node.save(FILE)
