@@ -133,16 +133,15 @@ class Facts:
         self._missing.pop(subject, None)
         return found
 
-    async def _until_found(self, owner: types.Owner, entry_id: str, fact: str) -> None:
-        """Wait until a fact that is on disk is found by its words, but not for long."""
+    async def _until_found(self, owner: types.Owner, entry_id: str) -> None:
+        """Wait until a fact that is on disk can be found by its words, but not for long."""
         began_s = self._clock.monotonic_s()
-        asked = query.Query(owner=owner, text=fact, method="keyword", kinds=(FACT,))
         try:
-            while entry_id not in [hit.row.entry_id for hit in (await self._search.run(asked)).facts]:
+            while not await self._search.can_find(owner, FACT, entry_id):
                 if self._clock.monotonic_s() - began_s > PATIENCE_S:
                     break
                 await self._clock.sleep(POLL_S)
-        except (errors.DerivedIndexError, errors.IndexUnavailable, errors.StoreError) as error:
+        except (errors.DerivedIndexError, errors.IndexUnavailable) as error:
             log.info("facts_not_searchable_yet", entry_id=entry_id, reason=str(error))
 
     async def _write(self, episode: row.EntryRow, text: str, digest: str) -> dict[types.EntryId, str]:
@@ -158,7 +157,7 @@ class Facts:
         ]
         ids = await self._pen.append(episode.owner, FACT, drafts)
         # The owner's next Episode may contradict these facts: it is read when they can be found.
-        await self._until_found(episode.owner, ids[-1], facts[-1])
+        await self._until_found(episode.owner, ids[-1])
         for later, at in found.after:
             await self._correct(later, (ids[at],))
         for at, earlier in found.within.items():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from everosd import clock, errors, types
-from everosd.index import text, token, where
+from everosd.index import contract, text, token, where
 from everosd.search import correction, fuse, look, period
 from everosd.search import filter as conditions
 from everosd.store import correction as store_correction
@@ -36,6 +36,8 @@ KINDS_OF: dict[types.OwnerType, tuple[str, ...]] = {
 
 QUERY_TIMEOUT_S = 2.0
 """How long a hybrid search waits for the vector of its query, unless told otherwise."""
+
+_ANY_TERM = (token.Term(text="memory", weight=1.0),)  # the index weighs something always; an entry need not have it
 
 BY_KEYWORD = "answered by keyword"
 OPENING = "the model", "being opened"
@@ -234,6 +236,17 @@ class Search:
             facts=_of_kinds(hits, look.FACT_KINDS, aim.top_k),
             degraded=tuple(dict.fromkeys(filter(None, lacks))),
         )
+
+    async def can_find(self, owner: types.Owner, kind: str, entry_id: str) -> bool:
+        """Return whether a search by words can come upon a live entry.
+
+        Raises:
+            errors.DerivedIndexError, errors.IndexUnavailable: the index cannot be searched; it is being looked after.
+        """
+        bounds = where.Where(owner=owner, kinds=(kind,), now_us=clock.to_us(self._clock.now()))
+        links = [contract.link(owner, entry_id)]
+        words = look.Words(self._texts.index, _ANY_TERM)
+        return bool(await self._in_thread(lambda: words.score(bounds, links)))
 
     async def _by_words(self, aim: look.Aim, lacks: list[str]) -> look.Ranking:
         lacks.append(self._texts.lack())

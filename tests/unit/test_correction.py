@@ -309,6 +309,9 @@ async def test_facts_can_be_looked_for_by_themselves(memory: Memory) -> None:
     answer = await memory.answer(alone)
     assert ([lives], ()) == ([hit.row for hit in answer.facts], answer.episodes)
     assert () == (await memory.answer(msgspec.structs.replace(alone, kinds=None))).facts
+    assert await memory.search.can_find(OWNER, "atomic_fact", lives.entry_id)
+    assert not await memory.search.can_find(OTHER, "atomic_fact", lives.entry_id)
+    assert not await memory.search.can_find(OWNER, "atomic_fact", "af_20260302_00000099")
 
 
 # -- over the files ----------------------------------------------------------------------------------------------------

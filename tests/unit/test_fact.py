@@ -82,7 +82,7 @@ class Place:
 
     async def of(self, entry_id: str, owner: types.Owner | None = None) -> list[row.EntryRow]:
         """Return all facts of an Episode, once the ledger is in step."""
-        await self.node.cascade.settled(20.0)
+        await self.caught_up()
         return await self.node.reader.children(owner or self.owner, [entry_id], "atomic_fact")
 
     async def live(self, entry_id: str) -> dict[types.EntryId, str]:
@@ -93,12 +93,16 @@ class Place:
         """Edit the file of Episodes as a person does."""
         (path,) = (self.root / f"default_app/default_project/users/{self.owner.id}/episodes").iterdir()
         await asyncio.to_thread(lambda: path.write_text(change(path.read_text())))
+        await self.caught_up()
+
+    async def caught_up(self) -> None:
+        """Wait until what is on disk is known, whether its file's change was heard of yet or not."""
         await self.node.cascade.reconcile("test")
         await self.node.cascade.settled(20.0)
 
     async def found(self, text: str, method: query.Method = "keyword") -> list[str]:
         """Return the Episodes that a search finds, best first, once all of it is searchable."""
-        await self.node.cascade.settled(20.0)
+        await self.caught_up()
         asked = query.Query(owner=self.owner, text=text, method=method)
         return [hit.row.entry_id for hit in (await self.node.search.run(asked)).episodes]
 
