@@ -65,6 +65,7 @@ class Learning:
             settings=self.in_force,
             time=time,
             caught_up=self._caught_up,
+            cascade=cascade,
         )
         self.engine.on_drained = self.intake.on_drained
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import structlog
@@ -12,10 +14,13 @@ from litestar import response
 
 from everosd import config, errors, types
 from everosd.api import errors as wire
-from everosd.api import guard, reply, schema, services
+from everosd.api import guard, reply, schema, scope, services
 from everosd.api import request as requests
 from everosd.cascade import rebuild, verify
 from everosd.log import layout
+
+if TYPE_CHECKING:
+    from everosd.intake import copied, forget
 
 NDJSON = "application/x-ndjson"
 PROGRESS_S = 0.2
@@ -130,6 +135,46 @@ class Admin:
 
         return self._stream("reconcile", work)
 
+    async def forget(self, request: reply.Request) -> response.Stream:
+        """Answer POST admin/forget: remove everything of an owner."""
+        asked = await self._body(request, "forget", requests.FORGET)
+        owner = scope.named_owner(asked)
+        if owner is None:
+            message = "give user_id or agent_id"
+            raise errors.RequestError(message, field="user_id")
+        if types.nfc(asked.confirm) != owner.id:
+            message = f"is not {owner.id}: to confirm, repeat the id"
+            raise errors.RequestError(message, field="confirm")
+        given = self._given
+        forgetting: forget.Forget
+        if given.intake is not None and given.engine is not None:
+            forgetting = given.intake.forgetting(given.engine)
+        else:
+            forgetting = (await _module("forget")).Forget(given.cascade, given.clock)
+        await forgetting.require(owner)
+
+        async def work(progress: rebuild.Progress) -> msgspec.Struct:
+            return await forgetting.forget(owner, progress)
+
+        return self._stream("forget", work)
+
+    async def extract(self, request: reply.Request) -> response.Stream:
+        """Answer POST admin/extract: make what follows from Episodes and cases that were copied in as files."""
+        asked = await self._body(request, "extract", requests.EXTRACT)
+        owner, paths = scope.named_owner(asked), tuple(map(_memory_file, asked.paths))
+        given = self._given
+        if given.intake is None or given.engine is None:
+            message = "no engine runs here: start the daemon with `everosd serve`"
+            raise errors.CapabilityMissing(message)
+        module = await _module("copied")
+        made: copied.Copied = module.Copied(given.cascade, given.engine, given.intake, given.clock)
+        wanted: copied.Wanted = module.Wanted(owner=owner, paths=paths)
+
+        async def work(progress: rebuild.Progress) -> msgspec.Struct:
+            return await made.extract(wanted, progress)
+
+        return self._stream("extract", work)
+
     async def stop(self) -> None:
         """Cancel what runs and wait until it has ended; the work itself can be taken up again."""
         if self._running is not None:
@@ -220,6 +265,11 @@ async def _lines(task: asyncio.Task[Last], steps: _Steps) -> AsyncIterator[bytes
         body = schema.FailureBody(code="CONFLICT", message="the daemon is stopping", hint="ask again when it is back")
         last = Failure(error=body)
     yield schema.ENCODER.encode(last) + b"\n"
+
+
+async def _module(name: str) -> Any:  # a module
+    """Return a module of intake; commands that only read need none of it."""
+    return await asyncio.to_thread(importlib.import_module, f"everosd.intake.{name}")
 
 
 def _memory_file(path: str) -> types.RelPath:

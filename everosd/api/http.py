@@ -86,6 +86,8 @@ def _api_routes(given: services.Services, work: admin.Admin) -> list[litestar.Ro
                 handlers.post("/admin/verify", status_code=200)(_handler(work.verify)),
                 handlers.post("/admin/adopt", status_code=200)(_handler(work.adopt)),
                 handlers.post("/admin/reconcile", status_code=200)(_handler(work.reconcile)),
+                handlers.post("/admin/forget", status_code=200)(_handler(work.forget)),
+                handlers.post("/admin/extract", status_code=200)(_handler(work.extract)),
             ],
         )
         for prefix in openapi.PREFIXES

@@ -33,6 +33,8 @@ _NAMED: dict[Any, str] = {
     schema.HealthResponse: "HealthResponse",
     schema.AdoptRequest: "AdoptRequest",
     schema.ReconcileRequest: "ReconcileRequest",
+    schema.ForgetRequest: "ForgetRequest",
+    schema.ExtractRequest: "ExtractRequest",
 }
 """Everything that a route takes or gives."""
 
@@ -83,6 +85,8 @@ def _api_paths() -> dict[str, object]:
         "/admin/verify": {"post": _streamed(None, "Compare every index with the Markdown.")},
         "/admin/adopt": {"post": _streamed("AdoptRequest", "Give hand-written entries their markers.")},
         "/admin/reconcile": {"post": _streamed("ReconcileRequest", "Compare with the disk now.")},
+        "/admin/forget": {"post": _streamed("ForgetRequest", "Remove everything of an owner.", 404)},
+        "/admin/extract": {"post": _streamed("ExtractRequest", "Make what follows from Episodes copied in.", 503)},
     }
 
 
@@ -146,10 +150,11 @@ def _queueing(name: str, summary: str) -> dict[str, object]:
     return made
 
 
-def _streamed(takes: str | None, summary: str) -> dict[str, object]:
+def _streamed(takes: str | None, summary: str, *more: int) -> dict[str, object]:
     """Return an operation that answers this machine only, with progress lines and one last `result` or `error`."""
     refusals = {
-        str(status): {"description": "Refused.", "content": _content("ErrorEnvelope")} for status in (403, 409, 422)
+        str(status): {"description": "Refused.", "content": _content("ErrorEnvelope")}
+        for status in (403, 409, 422, *more)
     }
     lines = {"description": "Progress, then the result.", "content": {"application/x-ndjson": {"schema": {}}}}
     body = {} if takes is None else {"requestBody": {"content": _content(takes)}}

@@ -210,6 +210,29 @@ class ReconcileRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """How long to wait until everything noticed is searchable."""
 
 
+class ForgetRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of POST admin/forget."""
+
+    confirm: str
+    """The same id once more: what is forgotten does not come back."""
+    user_id: OwnerId | None = None
+    agent_id: OwnerId | None = None
+    app_id: str = "default"
+    project_id: str = "default"
+
+
+class ExtractRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of POST admin/extract."""
+
+    paths: tuple[str, ...] = ()
+    """Files below the root whose Episodes and cases are meant; none means all files."""
+    user_id: OwnerId | None = None
+    """Whose; without `agent_id` either, everybody's in every app and project."""
+    agent_id: OwnerId | None = None
+    app_id: str = "default"
+    project_id: str = "default"
+
+
 class ExplainedFact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The fact that lifts the score of its Episode."""
 

@@ -296,6 +296,28 @@ class Cascade:
         finally:
             self._ingest.is_accepting = False
 
+    @contextlib.contextmanager
+    def erasing(self, paths: Iterable[types.RelPath]) -> Iterator[None]:
+        """Take what is gone from these files as deleted at once: everosd itself takes it out. `mark` them when it has."""
+        new = set(paths) - self._ingest.meant
+        self._ingest.meant |= new
+        try:
+            yield
+        finally:
+            self._ingest.meant -= new
+
+    async def notice(self, paths: Collection[types.RelPath], timeout_s: float) -> bool:
+        """Look at these files until the ledger knows no more of them that are gone; False: not within `timeout_s`."""
+        until_s = self._clock.monotonic_s() + timeout_s
+        while self._clock.monotonic_s() < until_s:
+            self.mark(paths)
+            for _ in range(50):  # until it is asked once more
+                known = [path for path in paths if path in self._ingest.known]
+                if not await asyncio.to_thread(_any_gone, self.root, known):
+                    return True
+                await self._clock.sleep(0.02)
+        return False
+
     def expire_known(self) -> None:
         """Have every known file read again, as the ledger's stale marks say."""
         known = self._ingest.known
@@ -381,6 +403,10 @@ class Cascade:
             projections=self.projection_states(),
             embedding=None if self.embedding is None else self.embedding.model_status(),
         )
+
+
+def _any_gone(root: pathlib.Path, paths: Iterable[types.RelPath]) -> bool:
+    return any(not (root / path).exists() for path in paths)
 
 
 def _paths_with_hand_text(connection: sqlite3.Connection) -> list[types.RelPath]:

@@ -57,6 +57,13 @@ async def resume(cascade: apply.Cascade, progress: Progress = silent) -> None:
     await cascade.database.write(lambda connection: meta.put(connection, meta.REBUILD, None))
 
 
+async def refill(cascade: apply.Cascade, progress: Progress = silent) -> None:
+    """Fill every index anew from the ledger as it is: nothing that was deleted is left in its files afterwards."""
+    for projection in cascade.projections:
+        await projection.rebuild()
+    await _fill_indexes(cascade, progress)
+
+
 async def _read_files(cascade: apply.Cascade, progress: Progress) -> None:
     with cascade.accepting_deletions():
         cascade.expire_known()

@@ -12,7 +12,7 @@ import typer
 
 import everosd
 from everosd import config, errors, types
-from everosd.cli import asking, failure, learn, node, show
+from everosd.cli import asking, failure, forget, learn, node, show
 from everosd.cli import root as root_folder
 from everosd.cli import serve as serve_command
 
@@ -30,6 +30,7 @@ commands = typer.Typer(
 )
 
 commands.add_typer(learn.commands)
+commands.add_typer(forget.commands)
 
 
 def main() -> NoReturn:
@@ -228,7 +229,7 @@ def adopt(
     """
     where = config.root_path(root)
     result, took_s = asking.work(
-        where, "adopt", "adopting", {"path": None if path is None else asking.legible(_below(where, path))}
+        where, "adopt", "adopting", {"path": None if path is None else asking.legible(asking.below(where, path))}
     )
     refused = cast("list[str]", result.get("refused") or [])
     if as_json:
@@ -284,16 +285,6 @@ def _say_why_nothing(root: Path, app: str, project: str, user: str | None, agent
         print(f"\nnote: no {kind} {named} in app {app}, project {project}; there is {known}", file=sys.stderr)
     elif method == "keyword":
         print("\nnote: no memory has these words; --method hybrid goes by their meaning, too", file=sys.stderr)
-
-
-def _below(root: Path, path: str) -> str:
-    """Return a path as the log names it: below the root, with forward slashes."""
-    given = Path(path)
-    full = given if given.is_absolute() or given.exists() else root / given
-    try:
-        return full.resolve().relative_to(root).as_posix()
-    except ValueError:
-        raise errors.RootError(str(root), f"{path} is not below it", hint="name a file of this memory root") from None
 
 
 def _figures(result: dict[str, object]) -> str:

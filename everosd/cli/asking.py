@@ -125,6 +125,16 @@ def checked(answer: client.Answer) -> dict[str, object]:
     raise RequestFailed(answer.body)
 
 
+def below(root: Path, path: str) -> str:
+    """Return a path as the log names it: below the root, with forward slashes."""
+    given = Path(path)
+    full = given if given.is_absolute() or given.exists() else root / given
+    try:
+        return full.resolve().relative_to(root).as_posix()
+    except ValueError:
+        raise errors.RootError(str(root), f"{path} is not below it", hint="name a file of this memory root") from None
+
+
 def legible(typed: str) -> str:
     """Return a text from the command line with what is no UTF-8 in it replaced: JSON cannot carry it."""
     return typed.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -7,7 +7,7 @@ import datetime as dt
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import msgspec
 import typer
@@ -22,6 +22,7 @@ BATCH = 100
 """Messages of one request: few enough that the bar moves."""
 STDIN = "-"
 RETRIED = (429, 503)
+SUCCESS = "success"
 
 
 class Outcome(msgspec.Struct, kw_only=True):
@@ -104,6 +105,99 @@ def add(
             print(f"kept, and extracted later: {reason}", file=sys.stderr)
     if outcome.waiting:
         raise typer.Exit(1)
+
+
+@commands.command()
+def extract(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[FILE…]", help="Files below the root. Default: all of the owner's.", show_default=False
+        ),
+    ] = None,
+    *,
+    root: asking.Root = None,
+    user: Annotated[
+        str | None, typer.Option("--user", metavar="ID", help="Whose Episodes. Default: everybody's.")
+    ] = None,
+    agent: Annotated[str | None, typer.Option("--agent", metavar="ID", help="Whose cases.")] = None,
+    app: asking.App = "default",
+    project: asking.Project = "default",
+    as_json: asking.Json = False,
+) -> None:
+    """Make what follows from Episodes that were copied in as files: facts, clusters, the profile.
+
+    Also tries again what failed of conversations. What is there already is not made twice.
+    """
+    where = config.root_path(root)
+    if user is None and agent is None and (app, project) != ("default", "default"):
+        asking.refuse(
+            "--app and --project say whose memory is meant", "add --user or --agent, or leave them out: all of it"
+        )
+    body = {
+        "paths": [asking.legible(asking.below(where, one)) for one in files or ()],
+        "user_id": None if user is None else asking.legible(user),
+        "agent_id": None if agent is None else asking.legible(agent),
+        "app_id": asking.legible(app),
+        "project_id": asking.legible(project),
+    }
+    result, took_s = asking.work(where, "extract", "extracting", body)
+    failed, n_failed = cast("list[str]", result.get("failed") or []), cast("int", result.get("n_failed") or 0)
+    if as_json:
+        asking.print_json(result)
+    else:
+        n_done, n_entries = cast("int", result.get("done") or 0), cast("int", result.get("entries") or 0)
+        retried = cast("int", result.get("retried") or 0)
+        also = f", and {show.count(retried, 'segment')} that had failed tried again" if retried else ""
+        print(f"{n_done:,} of {show.count(n_entries, 'entry')} done in {show.span(took_s)}{also}")
+        for reason in failed:
+            print(f"failed: {reason}", file=sys.stderr)
+        if n_failed > len(failed):
+            print(f"and {n_failed - len(failed):,} more", file=sys.stderr)
+    if n_failed or result.get("done") != result.get("entries"):
+        raise typer.Exit(1)
+
+
+@commands.command()
+def trigger(
+    name: Annotated[str, typer.Argument(metavar="STRATEGY", help="As in ome.toml.", show_default=False)],
+    *,
+    root: asking.Root = None,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", help="How long to wait for the runs to end.", min=0)
+    ] = 120.0,
+    force: Annotated[bool, typer.Option("--force", help="Also where the strategy is switched off.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be run.")] = False,
+    as_json: asking.Json = False,
+) -> None:
+    """Run a strategy now: what it gave up on, or is to try again. Exits with 0 only where every run succeeded."""
+    where = config.root_path(root)
+    body = {"name": asking.legible(name), "timeout": timeout, "force": force, "dry_run": dry_run}
+    answer = asking.ask(where, "POST", f"{asking.API}/ome/trigger", body)
+    runs = show.rows(answer, "runs")
+    if as_json:
+        asking.print_json(answer)
+    else:
+        print(_dispatched(answer, len(runs), is_dry=dry_run))
+        for run in runs:
+            said = run.get("error") or run.get("result")
+            print(f"  {run.get('run_id')}  {run.get('status')}{f'  {said}' if said else ''}")
+    is_good = answer.get("status") == "ok" and all(run.get("status") == SUCCESS for run in runs)
+    if not (is_good or (dry_run and answer.get("status") == "ok")):
+        raise typer.Exit(1)
+
+
+def _dispatched(answer: dict[str, object], n_runs: int, *, is_dry: bool) -> str:
+    """Say what became of a trigger."""
+    name, dispatched = answer.get("name"), cast("int", answer.get("dispatched") or 0)
+    if answer.get("status") == "not_dispatched":
+        if n_runs:
+            return f"{name} is running; nothing else was begun"
+        return f"{name}: nothing was begun: nothing of it failed, or it is switched off (--force)"
+    if is_dry:
+        return f"{name}: would be run {show.count(n_runs, 'time')}"
+    late = "" if answer.get("status") == "ok" else ", and not all of them have ended"
+    return f"{name}: {show.count(dispatched, 'run')}{late}"
 
 
 def _send(root: Path, sessions: list[transcript.Session], scope: dict[str, str], *, has_flush: bool) -> Outcome:

@@ -98,6 +98,8 @@ class Alone:
 
         learns = _learns(path)
         async with self._opened(has_vectors=learns or _has_vectors(path, body), learns=learns) as node:
+            if node.learning is not None:
+                await node.learning.engine.is_ready.wait()
             answer = await Exchange(body, on_line).ask(daemon.application(node), method, path)
             if node.learning is not None:
                 with contextlib.suppress(TimeoutError):
@@ -194,7 +196,7 @@ def _learns(path: str) -> bool:
 
 def _has_vectors(path: str, body: object) -> bool:
     """Return whether a request has to do with vectors: opening a model takes longer than most commands."""
-    if path.endswith("/admin/rebuild"):
+    if path.endswith(("/admin/rebuild", "/admin/forget")):
         return True
     return path.endswith("/memory/search") and isinstance(body, dict) and body.get("method") != "keyword"
 

@@ -157,8 +157,10 @@ class Engine:
         """Origins of which something began or ended."""
         self._timers: list[tuple[float, int, _Desk, lanes.Lane]] = []
         self._n_timers = 0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], lanes.Job] = {}
         self._group: asyncio.TaskGroup | None = None
+        self.is_ready = asyncio.Event()
+        """Every strategy is there, and what earlier runs left is known."""
         self._wake, self._ended, self._settled = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._is_turn_planned = False
         self._is_stopping = False
@@ -211,6 +213,7 @@ class Engine:
         """Start what is due and watch `ome.toml`, until cancelled: then what runs is cancelled too."""
         await self.settings.look()
         await self._recall()
+        self.is_ready.set()
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
@@ -368,11 +371,11 @@ class Engine:
         one.running = job
         desk.running[one] = self._clock.monotonic_s()
         task = group.create_task(self._attempt(desk, one, job, record), name=f"{record.strategy}-{record.run_id}")
-        self._tasks.add(task)
+        self._tasks[task] = job
         task.add_done_callback(self._left)
 
     def _left(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         self._ended.set()
 
     async def _attempt(self, desk: _Desk, one: lanes.Lane, job: lanes.Job, record: records.Record) -> None:
@@ -529,6 +532,31 @@ class Engine:
         self._settled.clear()
         self._offer(desk, one)
 
+    async def forget(self, owner: types.Owner) -> None:
+        """Let go of all that waits or was given up of an owner whose memory is gone, and end what runs for them."""
+        ending: list[tuple[asyncio.Task[None], _Desk, lanes.Lane, lanes.Job]] = []
+        for desk in self._desks.values():
+            for job in tuple(desk.dead.pop(owner, {}).values()):
+                self._dig_out(job)
+            if (one := desk.lanes.get(owner)) is None:
+                continue
+            for job in one.clear():
+                self._discount(job.origins)
+            ending += [(task, desk, one, job) for task, job in self._tasks.items() if job is one.running]
+            self._offer(desk, one)
+        for task, *_ in ending:
+            task.cancel()
+        if ending:
+            await asyncio.wait([task for task, *_ in ending])
+        for task, desk, one, job in ending:
+            if task.cancelled():  # else it ended by itself, and was counted
+                self._discount(job.origins)
+            if one.running is job:  # cancelled before it had begun
+                one.running = None
+                del desk.running[one]
+                self._offer(desk, one)
+        self._turn_soon()
+
     # -- what people ask for ---------------------------------------------------------------------------------------
 
     async def settled(self, timeout_s: float) -> bool:
@@ -564,6 +592,20 @@ class Engine:
             running=len(desk.running),
             running_s=now_s - min(desk.running.values(), default=now_s),
             dead=sum(map(len, desk.dead.values())),
+        )
+
+    def put_off(self) -> tuple[Dead, ...]:
+        """Return what failed and is to be tried again by itself."""
+        return tuple(
+            Dead(
+                strategy=name,
+                event=job.event(one.owner),
+                attempts=job.attempt,
+                error="" if job.record is None else job.record.error or "",
+            )
+            for name, desk in self._desks.items()
+            for one in desk.lanes.values()
+            for job in one.aside.values()
         )
 
     def dead(self) -> tuple[Dead, ...]:

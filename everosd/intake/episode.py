@@ -55,7 +55,12 @@ class Episodes:
         missing = [owner for owner in owners if found[owner] is None]
         if missing:
             extracted = await self._extractor.extract(segment)
-            await asyncio.gather(*(self._append(owner, segment, extracted) for owner in missing))
+            writing = asyncio.gather(*(self._append(owner, segment, extracted) for owner in missing))
+            try:
+                await asyncio.shield(writing)
+            except asyncio.CancelledError:  # what was begun is finished and noted: nobody writes it once more
+                await asyncio.wait((writing,))
+                raise
         return {owner: found[owner] or self._written[owner, segment.id] for owner in owners}
 
     async def find(self, owner: types.Owner, memcell_id: str) -> types.EntryId | None:
@@ -72,6 +77,10 @@ class Episodes:
         """Let go of what was noted of a segment: the log says that it is done."""
         for owner in self._owners(segment):
             self._written.pop((owner, segment.id), None)
+
+    def forget_owner(self, owner: types.Owner) -> None:
+        """Let go of what was noted of an owner whose memory is gone."""
+        self._written = {at: entry_id for at, entry_id in self._written.items() if at[0] != owner}
 
     async def _append(self, owner: types.Owner, segment: message.Segment, extracted: message.Extracted) -> None:
         (entry_id,) = await self._pen.append(owner, "episode", [_draft(owner, segment, extracted)])

@@ -59,7 +59,18 @@ class Extraction:
         """Have the segments of a session extracted."""
         if here.state.open and not here.is_extracting and self._tasks is not None:
             here.is_extracting = True
-            self._tasks.create_task(self._work(here), name=f"intake {here.owner.id[:40]}")
+            here.worker = self._tasks.create_task(self._work(here), name=f"intake {here.owner.id[:40]}")
+
+    async def halt(self, here: line.Line) -> None:
+        """Stop extracting from a session, under its lock; what was being written is written. `start` goes on."""
+        if here.worker is not None and not here.worker.done():
+            here.worker.cancel()
+            await asyncio.wait((here.worker,))
+        here.is_extracting = False
+
+    def forget(self, owner: types.Owner) -> None:
+        """Let go of what was noted of an owner whose memory is gone."""
+        self._episodes.forget_owner(owner)
 
     async def follow_up(self, here: line.Line, segment: message.Segment) -> None:
         """Say again what has happened with a segment: an earlier process did not see the end of it."""

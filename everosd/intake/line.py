@@ -83,6 +83,8 @@ class Line:
         self.touched_s = time.monotonic_s()
         """When something was added last."""
         self.is_extracting = False
+        self.worker: asyncio.Task[None] | None = None
+        """What extracts its segments, or did last."""
         self.kick = asyncio.Event()
         """What waits for its time is tried now."""
         self.n_judged = 0
@@ -118,6 +120,26 @@ class Line:
             self._is_read = True
         self._checked_s = now_s
         return self._state
+
+    async def renew(self) -> None:
+        """Read the log again, under the lock and with nothing being extracted: messages were taken out of it.
+
+        Raises:
+            errors.LogError: a file of it cannot be read.
+        """
+        if not self._is_read:
+            return
+        self._is_read = False
+        # What was written of a segment that lost messages is another question than before.
+        self._new.clear()
+        state = await self.load()
+        self._on_disk &= state.open.keys()
+        self.attempts = {one: attempt for one, attempt in self.attempts.items() if one in state.open}
+        self.n_judged = min(self.n_judged, len(state.waiting))
+        for one in [one for one in self._waiters if one not in state.open]:
+            for waiter in self._waiters.pop(one):
+                if not waiter.done():
+                    waiter.set_result(None)
 
     async def append(self, kind: str, drafts: Sequence[entry.Draft]) -> None:
         """Append rows to the log of the session; under the lock."""
@@ -162,6 +184,8 @@ class Line:
     async def finish(self, segment: message.Segment) -> None:
         """Write that the Episodes of a segment are on disk."""
         async with self.lock:
+            if segment.id not in self._state.open:  # all of its messages were taken out of the log meanwhile
+                return
             await self.append("segment", [row.of_segment(segment, "done", self._clock.now())])
             self._state.open.pop(segment.id, None)
             self._state.unfollowed[segment.id] = segment
@@ -172,6 +196,8 @@ class Line:
     async def follow(self, segment: message.Segment) -> None:
         """Write that all that follows from a segment is on disk."""
         async with self.lock:
+            if segment.id not in self._state.unfollowed:
+                return
             await self.append("segment", [row.of_segment(segment, "followed", self._clock.now())])
             self._state.unfollowed.pop(segment.id, None)
 

@@ -14,7 +14,9 @@ from typing import Literal
 import msgspec
 
 from everosd import clock, config, errors, types
-from everosd.intake import episode, extraction, line, message, queue, redact, row, session, unasked
+from everosd.cascade import apply
+from everosd.engine import engine as engines
+from everosd.intake import episode, extraction, forget, line, message, queue, redact, retention, row, session, unasked
 from everosd.intake import task as requests
 from everosd.log import layout, writer
 from everosd.store import db, read
@@ -101,8 +103,10 @@ class Intake:
         settings: Callable[[], config.Config],
         time: clock.Clock,
         caught_up: Callable[[], Awaitable[None]],
+        cascade: apply.Cascade,
     ) -> None:
         """Wire it; `settings` are asked anew each time, `caught_up` waits until the ledger is in step with the disk."""
+        self._cascade = cascade
         self._places, self._database, self._settings, self._clock = places, database, settings, time
         self._lines = line.Lines(places, pen, time)
         self._episodes = episode.Episodes(extractor, pen, reader)
@@ -121,6 +125,9 @@ class Intake:
             time=time,
             caught_up=caught_up,
         )
+        self._retention = retention.Retention(
+            cascade=cascade, lines=self._lines, settings=settings, time=time, caught_up=caught_up
+        )
         self._has_started = asyncio.Event()
         self._is_stopping = False
 
@@ -132,6 +139,7 @@ class Intake:
                     ("extraction", self._extraction),
                     ("queue", self._queue),
                     ("unasked", self._unasked),
+                    ("retention", self._retention),
                 ):
                     tasks.create_task(part.run(), name=f"intake-{name}")
                 await asyncio.sleep(0)  # they have begun when this goes on
@@ -259,6 +267,18 @@ class Intake:
             here.hurry()
             self._extraction.start(here)
         return n_failed
+
+    def forgetting(self, engine: engines.Engine) -> forget.Forget:
+        """Return what forgets an owner while messages come in."""
+        return forget.Forget(self._cascade, self._clock, lines=self._lines, work=self._extraction, engine=engine)
+
+    def failed(self) -> dict[tuple[types.Owner, str], tuple[int, str]]:
+        """Return the segments whose last attempt failed, by session and id: how often, and why."""
+        return {
+            (here.owner, memcell_id): (one.n_failed, str(one.error))
+            for here in self._lines
+            for memcell_id, one in here.attempts.items()
+        }
 
     async def settled(self, timeout_s: float) -> None:
         """Wait until nothing is being extracted and nothing that was extracted waits to be followed up.

@@ -8,8 +8,10 @@ temporary file that is found: was it ours, or does it hold somebody's save?
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -36,6 +38,9 @@ _QUIET_S = 0.2
 
 _PART = ".part"
 """A save that is being written: whoever finds it after a crash has its source as well."""
+
+GONE = ".gone"
+"""What is being erased."""
 
 _MAX_BYTES = 256 << 20
 """What displaced files may take on the disk together; beyond it the oldest are read once more and let go."""
@@ -141,6 +146,13 @@ class Watch:
                     watched.seen_s = watched.until_s = self._monotonic_s() + RETRY_S
                     return True
         return False
+
+    def forget(self, covers: Callable[[Path], bool]) -> None:
+        """Delete what was displaced from these paths, also where an editor still has it open."""
+        with self._lock:
+            for watched in tuple(self._watched):
+                if covers(watched.displaced.path):
+                    self._let_go(watched)
 
     def make_room(self) -> None:
         """Delete what nobody has open, at once: the disk is full."""
@@ -329,6 +341,7 @@ def recover(
         skip: Folders of the root that are not looked at.
     """
     late: list[LateSave] = []
+    sweep(tmp_dir)
     for temporary in _temporaries(root, skip):
         save = _recover_one(temporary, tmp_dir, watch)
         if save is not None:
@@ -357,6 +370,63 @@ def keep(save: LateSave, tmp_dir: Path) -> Path:
     if save.kept_at is not None:
         discard(save.kept_at)
     return kept
+
+
+def purge(tmp_dir: Path, covers: Callable[[str], bool]) -> None:
+    """Delete whatever `.tmp/` holds of some files, given by path relative to the root; halves of rows, whosever they are.
+
+    Raises:
+        OSError: Something of it cannot be deleted.
+    """
+    if not tmp_dir.is_dir():
+        return
+    for each in sorted(tmp_dir.iterdir()):
+        if each.suffix == GONE:
+            shutil.rmtree(each)
+        elif each.suffix == ".torn":
+            each.unlink(missing_ok=True)
+        elif each.suffix == ".conflict":
+            with each.open("rb") as file_:
+                if covers(os.fsdecode(file_.readline().rstrip(b"\r\n"))):
+                    each.unlink(missing_ok=True)
+        elif each.suffix == ".origin" and covers(os.fsdecode(each.read_bytes())):
+            for suffix in (".displaced", ".save", _PART, ".origin"):
+                each.with_suffix(suffix).unlink(missing_ok=True)
+    file.sync_folder(tmp_dir)
+
+
+def erase(path: Path, tmp_dir: Path) -> bool:
+    """Delete a file or a folder with all that is in it; False where there is nothing. Of a link only the link goes.
+
+    It loses its place in the memory at once, whatever it holds: a crash leaves no half of it there.
+
+    Raises:
+        OSError: It cannot be deleted.
+    """
+    if not os.path.lexists(path):
+        return False
+    if path.is_symlink() or not path.is_dir():
+        path.unlink()
+    else:
+        file.make_folder(tmp_dir)
+        gone = tmp_dir / f"{secrets.token_hex(8)}{GONE}"
+        try:
+            path.rename(gone)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            gone = path  # on a file system of its own
+        file.sync_folder(path.parent)
+        shutil.rmtree(gone)
+    file.sync_folder(path.parent)
+    return True
+
+
+def sweep(tmp_dir: Path) -> None:
+    """Delete what was being erased when a crash came."""
+    if tmp_dir.is_dir():
+        for each in tmp_dir.glob(f"*{GONE}"):
+            shutil.rmtree(each, ignore_errors=True)
 
 
 def discard(kept: Path) -> None:

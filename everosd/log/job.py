@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -15,6 +15,10 @@ Change = Callable[[entry.Entry], entry.Entry]
 
 Rewriting = Callable[[bytes | None], bytes | None]
 """What stands in a file (None: there is none) → what is to stand there; None or the same: nothing is written."""
+
+
+Expunging = Callable[[Sequence[entry.Entry]], Mapping[str, entry.Entry | None]]
+"""The rows of a file → those of them that change, by id: what stands in their place; None: nothing does."""
 
 
 class Append(msgspec.Struct, kw_only=True):
@@ -67,6 +71,13 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     """The folder; there must be nothing of that name."""
 
 
+class Expunge(msgspec.Struct, frozen=True, kw_only=True):
+    """Take rows out of a file that only machines write, or change them, for good."""
+
+    change: Expunging
+    """Pure: called again for each attempt."""
+
+
 class Late(msgspec.Struct, kw_only=True):
     """Bring a save into a displaced file into the present one."""
 
@@ -75,7 +86,7 @@ class Late(msgspec.Struct, kw_only=True):
     """The save and its base, read once."""
 
 
-What = Append | Update | Point | Adopt | Heal | Replace | Move | Late
+What = Append | Update | Point | Adopt | Heal | Replace | Move | Expunge | Late
 
 
 class Job:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+from collections.abc import Callable
 
 from everosd import types
 from everosd.log import heal
@@ -38,6 +39,12 @@ class Recent:
         while self._n_bytes > _MAX_BYTES or self._rows[0][1].at_us < row.at_us - KEEP_US:
             _, oldest = self._rows.popleft()
             self._n_bytes -= len(oldest.text)
+
+    def forget(self, is_gone: Callable[[types.RelPath, str], bool]) -> None:
+        """Let go of the rows (file and id) that were taken out for good."""
+        self._rows = collections.deque((path, row) for path, row in self._rows if not is_gone(path, row.id))
+        self._n_bytes = sum(len(row.text) for _, row in self._rows)
+        self._refused = {(path, entry_id) for path, entry_id in self._refused if not is_gone(path, entry_id)}
 
     def of(self, path: types.RelPath) -> list[heal.Row]:
         """Return the rows of one file, oldest first."""

@@ -21,6 +21,8 @@ class Replacement:
         self.replaced: dict[str, entry.Entry] = {}
         self.removed: list[str] = []
         self.deprecated = {} if parsed is None else dict(parsed.deprecated)
+        self.expunged: set[str] = set()
+        """Of those replaced or removed: what nobody is to remember."""
         self.is_adopting = False
         self.stamps: list[str] = [] if parsed is None else [parsed.stamp]
         """What the next stamp has to be later than."""
@@ -123,6 +125,21 @@ class Replacement:
         for key in merged.undeprecated:
             self.deprecated.pop(key, None)
 
+    def expunge(self, change: job.Expunging) -> tuple[str, ...]:
+        """Change or take out rows; return the ids of those taken out. What healing puts back is looked at as well."""
+        entries = (*(self.parsed.entries if self.parsed is not None else ()), *self.appended)
+        changed = change(entries)
+        gone = tuple(key for key, new in changed.items() if new is None)
+        self.appended = [each for each in self.appended if each.id not in gone]
+        self.removed += [key for key in gone if key in self.entries]
+        for key in gone:
+            self.replaced.pop(key, None)
+        for key, new in changed.items():
+            if new is not None and key in self.entries:
+                self.replaced[key] = msgspec.structs.replace(new, raw="", digest=b"")
+        self.expunged.update(changed)
+        return gone
+
     # -- what becomes of it ----------------------------------------------------------------------------------------
 
     def write(self, stamp: str) -> healing.Write:
@@ -136,8 +153,9 @@ class Replacement:
             updated={
                 key: healing.Update(before=self.entries[key].raw, after=raw(each))
                 for key, each in self.replaced.items()
+                if key not in self.expunged
             },
-            removed={key: self.entries[key].raw for key in self.removed},
+            removed={key: self.entries[key].raw for key in self.removed if key not in self.expunged},
             deprecated=self._pointers(),
         )
 

@@ -178,6 +178,10 @@ class Rewriter:
         known = next((each.what.known for each in jobs if isinstance(each.what, job.Heal)), None)
         report = await self._saves.heal(queue, plan, known)
         floors: dict[numbering.Slot, int] = {}
+        # First: what is asked to be appended beside it is not looked at.
+        for each in jobs:
+            if isinstance(each.what, job.Expunge):
+                await self._expunge(queue, plan, each, each.what)
         for each in jobs:
             what = each.what
             try:
@@ -191,6 +195,19 @@ class Rewriter:
             except Exception as error:  # noqa: BLE001 - one caller's mistake is not that of those who wrote with it
                 each.fail(error)
         return plan
+
+    async def _expunge(
+        self, queue: job.Queue, plan: replacement.Replacement, asked: job.Job, what: job.Expunge
+    ) -> None:
+        """Plan what takes rows out, under a stamp later than any of them: none is missed as lost afterwards."""
+        try:
+            gone = await self._context.in_thread(lambda: plan.expunge(what.change))
+        except Exception as error:  # noqa: BLE001 - the caller's own
+            asked.fail(error)
+            return
+        if gone:
+            plan.stamps += await self._saves.moments(queue.path)
+        plan.results.append((asked, gone))
 
     async def _replace(
         self, queue: job.Queue, absolute: Path, data: bytes | None, plan: replacement.Replacement, *, is_urgent: bool

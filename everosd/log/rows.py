@@ -40,7 +40,7 @@ class Rows:
             errors.WriteRefused: The disk is full, the file is protected, …: nothing was written.
         """
         for each in jobs:
-            if not isinstance(each.what, job.Append | job.Heal | job.Late):
+            if not isinstance(each.what, job.Append | job.Heal | job.Expunge | job.Late):
                 each.fail(errors.WriteRefused(queue.path, "is only appended to"))
         jobs = [each for each in jobs if not each.future.done()]
         if not all(isinstance(each.what, job.Append) for each in jobs):

@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from everosd import types
+from everosd import clock, types
 from everosd.log import context as contexts
 from everosd.log import entry, file, job, parse, recent, replacement, tail
 from everosd.log import heal as healing
@@ -74,6 +75,12 @@ class StaleSaves:
         merged = msgspec.structs.replace(merged, restored=dict(sorted(merged.restored.items())))
         await self._merge(queue, plan, merged)
         return _report(merged, meant=tuple(row.id for row in known if row.id not in merged.restored))
+
+    async def moments(self, path: types.RelPath) -> list[str]:
+        """Return when the rows of a file that only machines write were noticed last, as stamps; none where there are none."""
+        known = await self._context.journal.missing(path, ())
+        latest = max((row.at_us for row in (*known, *self._rows.of(path))), default=None)
+        return [] if latest is None else [clock.from_us(latest).astimezone(dt.UTC).isoformat(timespec="microseconds")]
 
     async def take_in(self, queue: job.Queue, current: parse.Parsed | None, what: job.Late) -> replacement.Replacement:
         """Plan how a save into a displaced file gets into the present one: as if both had been made at once."""

@@ -8,10 +8,11 @@ only machines write are appended to (`log.rows`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import zoneinfo
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -39,6 +40,7 @@ _LATE_PAUSE_S = 0.25
 _MAX_PART = 99
 _N_IDLE_QUEUES = 1000
 """Files that nothing waits for and that something is remembered of."""
+_ERASE_PAUSE_S = 0.005
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -83,6 +85,7 @@ class Writer:
         self._clock = clock
         self._watch = displaced.Watch(clock.monotonic_s)
         numbers, appended = numbering.Numbering(self._context), recent.Recent()
+        self._appended = appended
         saves = stale.StaleSaves(self._context, self.append, appended)
         self._rewriter = rewrite.Rewriter(self._context, numbers, saves, self._watch)
         self.growth = growth.Growth()
@@ -92,6 +95,8 @@ class Writer:
         self._busy: set[types.RelPath] = set()
         self._late_task: asyncio.Task[None] | None = None
         self._unmerged: dict[Path, Unmerged] = {}
+        self._closed: list[frozenset[types.RelPath]] = []
+        """Files and folders that are being erased."""
         self._is_closed = self._is_closing = False
         self.on_written: Callable[[types.RelPath], None] = _tell_nobody
         """Called with each file that was written, where nothing watches the root."""
@@ -212,6 +217,70 @@ class Writer:
             raise errors.WriteRefused(path, "is not one that is replaced as a whole")
         return place
 
+    async def expunge(self, path: types.RelPath, change: job.Expunging) -> tuple[str, ...]:
+        """Take rows out of a file that only machines write, for good; return the ids of those that went.
+
+        `change` gets the rows as they are in the file at that moment, and is called again whenever somebody saved before
+        the write was done: it must be pure. What it takes out is remembered nowhere: no healing puts it back, and what the
+        exchange displaced is deleted at once.
+
+        Raises:
+            WriteRefused: The file may not be rewritten, or is not one of those.
+        """
+        place = layout.place(path)
+        if place is None or kinds.BY_NAME[place.kind].written != "appended":
+            raise errors.WriteRefused(path, "is not one that rows are taken out of")
+        gone = frozenset(cast("tuple[str, ...]", await self._ask(path, job.Expunge(change=change))))
+        self._appended.forget(lambda at, entry_id: at == path and entry_id in gone)
+        await self._context.in_thread(lambda: self._forget_displaced(frozenset((path,))))
+        return tuple(gone)
+
+    @contextlib.asynccontextmanager
+    async def erasing(self, paths: Collection[types.RelPath]) -> AsyncIterator[None]:
+        """Have nothing written to these files and folders while the block runs; what was under way has ended before.
+
+        Whoever asks for it meanwhile, or was waiting, is refused.
+        """
+        closed = frozenset(paths)
+        self._closed.append(closed)
+        try:
+            while busy := [path for path in self._busy if _covers(closed, path)]:
+                for path in busy:
+                    for each in (*self._queues[path].active, *self._queues[path].jobs):
+                        each.fail(_erased(path))
+                await asyncio.sleep(_ERASE_PAUSE_S)
+            for path in [path for path in self._queues if _covers(closed, path)]:
+                del self._queues[path]
+            yield
+        finally:
+            self._closed.remove(closed)
+
+    async def erase(self, path: types.RelPath) -> bool:
+        """Delete a file or a folder for good, within `erasing`; False where there is nothing.
+
+        Raises:
+            WriteRefused: It may not be deleted.
+        """
+        paths = frozenset((path,))
+        absolute = await self._context.in_thread(lambda: self.layout.absolute(path))
+        for key in [key for key, each in self._unmerged.items() if _covers(paths, each.path)]:
+            del self._unmerged[key]
+        self._appended.forget(lambda at, _: _covers(paths, at))
+
+        def erase() -> bool:
+            with file.refusals(absolute):
+                is_gone = displaced.erase(absolute, self._context.tmp)
+                self._forget_displaced(paths)
+                return is_gone
+
+        return await self._context.in_thread(erase)
+
+    def _forget_displaced(self, paths: Collection[types.RelPath]) -> None:
+        """Delete what `.tmp/` has of files that something was taken out of. Blocks."""
+        self._watch.forget(lambda path: _covers(paths, self._relative(path)))
+        with file.refusals(self._context.tmp):
+            displaced.purge(self._context.tmp, lambda path: _covers(paths, path))
+
     async def heal(
         self, path: types.RelPath, parsed: parse.Parsed, known: Mapping[str, str] | None = None
     ) -> healing.Report:
@@ -270,6 +339,8 @@ class Writer:
         return await asked.future
 
     def _enqueue(self, path: types.RelPath, jobs: Iterable[job.Job]) -> None:
+        if any(_covers(closed, path) for closed in self._closed):
+            raise _erased(path)
         queue = self._queues.get(path)
         if queue is None:
             place = layout.place(path)
@@ -438,6 +509,15 @@ class Writer:
     def _relative(self, path: Path) -> types.RelPath:
         root = os.path.realpath(self.layout.root)
         return types.RelPath(Path(os.path.realpath(path)).relative_to(root).as_posix())
+
+
+def _covers(paths: Collection[types.RelPath], path: str) -> bool:
+    """Return whether a path is one of these, or lies below one."""
+    return any(path == one or path.startswith(f"{one}/") for one in paths)
+
+
+def _erased(path: types.RelPath) -> errors.WriteRefused:
+    return errors.WriteRefused(path, "is being erased", hint="repeat the request in a moment")
 
 
 def _key(save: displaced.LateSave, kept: Path | None) -> Path:

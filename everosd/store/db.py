@@ -29,6 +29,9 @@ _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_IOERR_SHORT_READ")
 FAILURES = (sqlite3.Error, UnicodeDecodeError)
 """What a statement raises: SQLite's words over a damaged schema may hold bytes of anything, which Python cannot read."""
 
+_CHECKPOINT_ATTEMPTS = 5
+"""Each waits for readers as long as a statement does for a lock."""
+
 KEPT_ASIDE = 2
 """Newest damaged ledgers that are kept for a look, beside the first one."""
 
@@ -122,6 +125,26 @@ class Database:
             said = store_error(self.path, error)
             raise said from error
         return result
+
+    async def compact(self) -> None:
+        """Write the file anew, and empty the write-ahead log: nothing that was deleted is left in either.
+
+        Raises:
+            errors.StoreError: the disk is full, or a reader does not let go of what it sees; nothing is lost.
+
+        """
+        await asyncio.get_running_loop().run_in_executor(self._executor, self._compact)
+
+    def _compact(self) -> None:
+        try:
+            self._connection.execute("VACUUM")
+            for _ in range(_CHECKPOINT_ATTEMPTS):
+                if not self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+                    return
+        except FAILURES as error:
+            raise store_error(self.path, error) from error
+        message = f"{self.path}: its write-ahead log could not be emptied, somebody reads it all the time"
+        raise errors.StoreError(message)
 
     async def close(self) -> None:
         """Checkpoint the WAL and close; waits for jobs that were handed in before."""

@@ -1,0 +1,268 @@
+"""An owner is forgotten: their files, their messages, and every byte of both in what is derived; and nothing else is."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from everosd import clock, config, daemon, errors, types
+from everosd.intake import forget, message, online
+from everosd.log import entry, file
+from tests import steps
+
+MORNING_US = 1_772_442_000_000_000  # 2026-03-02T09:00:00Z
+SECRET = "xylophonist"
+"""A word that only Mara says."""
+
+
+def owner(name: str, kind: types.OwnerType = "user") -> types.Owner:
+    return types.Owner(app="default", project="default", type=kind, id=name)
+
+
+def session(name: str = "s_1") -> types.Owner:
+    return owner(name, "session")
+
+
+def said(*texts: str, start: int = 0, sender: str = "mara", role: message.Role = "user") -> list[online.Given]:
+    """Return messages a minute apart; `start` is how many came before in the session."""
+    return [
+        online.Given(
+            sender_id=sender, role=role, timestamp_us=MORNING_US + (start + at) * 60_000_000, index=at, text=text
+        )
+        for at, text in enumerate(texts)
+    ]
+
+
+@contextlib.asynccontextmanager
+async def running(root: Path) -> AsyncIterator[daemon.Node]:
+    """Open the files with intake."""
+    loaded = await asyncio.to_thread(config.load, root, {"EVEROS_EMBEDDING__MODEL": "none"})
+    async with daemon.open_node(loaded, clock.SystemClock(), learns=True) as node:
+        await settled(node)
+        yield node
+
+
+async def settled(node: daemon.Node) -> None:
+    await node.cascade.reconcile("test")
+    await node.cascade.settled(20.0)
+
+
+def intake(node: daemon.Node) -> online.Intake:
+    assert node.learning is not None
+    return node.learning.intake
+
+
+def forgetting(node: daemon.Node) -> forget.Forget:
+    assert node.learning is not None
+    return node.learning.intake.forgetting(node.learning.engine)
+
+
+async def told(node: daemon.Node, *given: list[online.Given], at: str = "s_1", has_flush: bool = True) -> None:
+    """Have messages taken, extracted and followed up."""
+    for each in given:
+        await intake(node).add(session(at), each, task_id="t")
+    if has_flush:
+        await intake(node).flush(session(at), task_id="t")
+        await intake(node).settled(20.0)
+        await settled(node)
+
+
+def traces(root: Path, word: str = SECRET) -> list[str]:
+    """Return the files below the root that have a word, in any case, in their bytes."""
+    found = [path for path in root.rglob("*") if path.is_file() and word.encode() in path.read_bytes().lower()]
+    return sorted(path.relative_to(root).as_posix() for path in found)
+
+
+async def n_found(node: daemon.Node, of: types.Owner, kind: str = "episode") -> int:
+    _, n = await node.reader.page(of, kind, now_us=0, limit=1)
+    return n
+
+
+async def test_I09_nothing_of_a_forgotten_user_is_left_in_any_byte_of_the_root(tmp_path: Path) -> None:
+    """Files, messages, ledger, write-ahead log, text index and `.tmp/` have no word of theirs afterwards."""
+    async with running(tmp_path) as node:
+        await told(node, said(f"I am a {SECRET}. I live in Porto."), at="alone")
+        await told(node, said(f"My sister is a {SECRET} too.", "She lives in Lisbon."), at="later")
+        await told(node, said(f"Not flushed, {SECRET}.", start=5), at="waiting", has_flush=False)
+        await settled(node)
+        assert len(traces(tmp_path)) > 5
+        done = await forgetting(node).forget(owner("mara"))
+        assert [] == traces(tmp_path)
+        assert (4, 3, 3, ()) == (done.messages, done.sessions, done.sessions_removed, done.left)
+        assert 0 == await n_found(node, owner("mara"))
+        await settled(node)
+        assert [] == traces(tmp_path)
+        assert "" == node.cascade.status().alarm
+    assert [] == traces(tmp_path)
+
+
+async def test_I09_a_later_user_of_the_same_id_inherits_nothing(tmp_path: Path) -> None:
+    """Whoever comes by a forgotten id starts with nothing: no entry, no entry id that was given, no message taken for known."""
+    async with running(tmp_path) as node:
+        await told(node, said("I live in Porto."), at="s_1")
+        (before,) = (await node.reader.page(owner("mara"), "episode", now_us=0, limit=9))[0]
+        await forgetting(node).forget(owner("mara"))
+        again = await intake(node).add(session(), said("I live in Porto."), task_id="t")
+        assert 1 == again.message_count
+        await told(node, said("I live in Rome.", start=3))
+        (after,) = (await node.reader.page(owner("mara"), "episode", now_us=0, limit=9))[0]
+        assert "Porto" in after.raw  # said anew
+        assert before.entry_id < after.entry_id
+        facts, _ = await node.reader.page(owner("mara"), "atomic_fact", now_us=0, limit=9)
+        assert {after.entry_id} == {one.parent_id for one in facts}
+    async with running(tmp_path) as node:  # and what was said anew is not extracted twice
+        await intake(node).settled(20.0)
+        await settled(node)
+        assert 1 == await n_found(node, owner("mara"))
+
+
+async def test_I09_what_others_said_and_remember_stays(tmp_path: Path) -> None:
+    """Others' messages, Episodes and facts are as they were, waiting ones are still extracted; who tells of them is named."""
+    async with running(tmp_path) as node:
+        await told(node, said(f"I play as a {SECRET}."), said("So do I.", start=1, sender="ben"))
+        await told(node, said("Ben waits here.", sender="ben"), said("Mara, too.", start=1), at="open", has_flush=False)
+        await settled(node)
+        (theirs,) = (await node.reader.page(owner("ben"), "episode", now_us=0, limit=9))[0]
+        done = await forgetting(node).forget(owner("mara"))
+        assert (types.public_id("ben", theirs.entry_id),) == done.quoted_in
+        assert (2, 2, 0) == (done.messages, done.sessions, done.sessions_removed)
+        after = (await node.reader.page(owner("ben"), "episode", now_us=0, limit=9))[0]
+        assert [theirs.raw] == [one.raw for one in after]
+        await intake(node).flush(session("open"), task_id="t")
+        await intake(node).settled(20.0)
+        await settled(node)
+        rows = (await node.reader.page(owner("ben"), "episode", now_us=0, limit=9))[0]
+        (late,) = (one.raw for one in rows if one.session_id == "open")
+        assert (True, False) == ("Ben waits here." in late, "Mara" in late)
+        assert 0 == await n_found(node, owner("mara"))
+    async with running(tmp_path) as node:
+        await intake(node).settled(20.0)
+        await settled(node)
+        assert (2, 0) == (await n_found(node, owner("ben")), await n_found(node, owner("mara")))
+
+
+async def test_I09_rows_that_were_taken_out_do_not_come_back(tmp_path: Path) -> None:
+    """Neither healing, nor a restart, nor what was appended meanwhile brings them back, and nobody's append is lost."""
+    async with running(tmp_path) as node:
+        await told(node, said("Ben begins.", sender="ben"), said(f"{SECRET} goes on.", start=1), has_flush=False)
+        await settled(node)
+
+        async def adding() -> None:
+            for nth in range(20):
+                await intake(node).add(session(), said(f"Ben {nth}.", start=9 + nth, sender="ben"), task_id="t")
+
+        added = asyncio.create_task(adding())
+        done = await forgetting(node).forget(owner("mara"))
+        await added
+        await settled(node)
+        assert (1, [], ()) == (done.messages, traces(tmp_path), done.left)
+        rows = await node.reader.messages("default", "default", "s_1")
+        assert 21 == sum(one.kind == "message" for one in rows)
+        assert () == node.cascade.status().problems
+    async with running(tmp_path) as node:
+        assert [] == traces(tmp_path)
+        assert 21 == len(await node.reader.messages("default", "default", "s_1"))
+
+
+async def test_I09_forgetting_most_of_a_root_is_no_accident(tmp_path: Path) -> None:
+    """However much goes, and with it the only owner there is: no alarm, and other deletions are not taken for meant."""
+    mine, other = (
+        f"default_app/default_project/users/{name}/episodes/episode-2026-03-02.md" for name in ("mara", "ben")
+    )
+    notes = "".join(f"## Note {nth}\n\n{SECRET} {nth}.\n\n" for nth in range(150))
+    for path, text in ((mine, notes), (other, "## Boiler\n\nIt hums.\n")):
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text(text)
+    async with running(tmp_path) as node:
+        assert 151 == node.cascade.status().entries
+        done = await forgetting(node).forget(owner("mara"))
+        assert (1, 150) == (done.files, done.entries)
+        assert (1, "") == (node.cascade.status().entries, node.cascade.status().alarm)
+        assert [] == traces(tmp_path)
+
+
+async def test_I09_a_crash_in_the_middle_is_finished_by_asking_again(tmp_path: Path) -> None:
+    """Files are gone and the ledger was not told: typed again, the rest goes, without an alarm; a third time is 404."""
+    async with running(tmp_path) as node:
+        await told(node, said(f"I am a {SECRET}."))
+        folder = tmp_path / node.cascade.writer.layout.owner_folder(owner("mara"))
+        failed = forgetting(node)
+        failed._ledger_without = _dies  # type: ignore[assignment,method-assign]
+        with pytest.raises(errors.StoreError):
+            await failed.forget(owner("mara"))
+        assert not await asyncio.to_thread(folder.exists)
+    async with running(tmp_path) as node:
+        again = forgetting(node)
+        await again.require(owner("mara"))
+        await again.forget(owner("mara"))
+        assert [] == traces(tmp_path)
+        assert "" == node.cascade.status().alarm
+        with pytest.raises(errors.NotFound):
+            await again.require(owner("mara"))
+
+
+async def _dies(*_: object) -> None:
+    message = "killed"
+    raise errors.StoreError(message)
+
+
+async def test_I09_agents_and_users_of_one_name_are_two(tmp_path: Path) -> None:
+    """Forgetting the agent leaves the user of the same id, and the other way round."""
+    async with running(tmp_path) as node:
+        await told(node, said("I am a person."), said("I am a program.", start=1, role="assistant"))
+        case = entry.Draft(fields={"owner_id": "mara"}, sections=(("TaskIntent", "x"), ("Approach", "y")))
+        await node.cascade.writer.append(owner("mara", "agent"), "agent_case", [case])
+        await settled(node)
+        done = await forgetting(node).forget(owner("mara", "agent"))
+        assert (1, 1, 1) == (done.files, done.messages, done.sessions)
+        assert 1 == await n_found(node, owner("mara"))
+        rows = await node.reader.messages("default", "default", "s_1")
+        assert ["I am a person."] == [one.raw.split("### Text\n")[1].strip() for one in rows if one.kind == "message"]
+
+
+async def test_I09_nobody_of_a_similar_name_is_forgotten(tmp_path: Path) -> None:
+    """An id that nobody has is not found, whatever it resembles."""
+    async with running(tmp_path) as node:
+        await told(node, said("Here I am."))
+        for near in ("mar", "maraa", "Mara", "mara "):
+            with pytest.raises(errors.NotFound):
+                await forgetting(node).require(owner(near))
+
+
+async def test_C02_rows_are_taken_out_of_what_is_there_at_that_moment(tmp_path: Path) -> None:
+    """A save that comes between reading and replacing stays, without the rows that are taken out."""
+    async with running(tmp_path) as node:
+        pen = node.cascade.writer
+        await told(node, said("One.", "Two."), has_flush=False)
+        (path,) = (tmp_path / "default_app/default_project/sessions/s_1").glob("*.md")
+        relative = types.RelPath(path.relative_to(tmp_path).as_posix())
+        calls = []
+
+        def change(rows: object) -> dict[str, entry.Entry | None]:
+            assert isinstance(rows, tuple)
+            calls.append(len(rows))
+            if len(calls) == 1:
+                path.write_text(path.read_text().replace("Two.", "Two, corrected."))
+                steps.age(path)
+            return {rows[0].id: None}
+
+        gone = await pen.expunge(relative, change)
+        text = (await asyncio.to_thread(file.read, path)).data.decode()
+        assert (1, 2) == (len(gone), len(calls))
+        assert ("One." in text, "Two, corrected." in text) == (False, True)
+
+
+async def test_nothing_is_written_to_what_is_being_erased(tmp_path: Path) -> None:
+    """An append that comes meanwhile is refused with what to do, and is taken afterwards."""
+    async with running(tmp_path) as node:
+        pen, draft = node.cascade.writer, entry.Draft(sections=(("Content", "x"),))
+        folder = pen.layout.owner_folder(owner("mara"))
+        async with pen.erasing((folder,)):
+            with pytest.raises(errors.WriteRefused, match="is being erased"):
+                await pen.append(owner("mara"), "episode", [draft])
+            await pen.append(owner("marabu"), "episode", [draft])
+        await pen.append(owner("mara"), "episode", [draft])
