@@ -131,10 +131,10 @@ _EN_AHEAD = (
 ENGLISH = Tongue(
     code="en",
     triggers=_words(
-        "yesterday today tonight tomorrow last next this past coming ago days weeks weekends months years day week month year"
+        "yesterday today tonight tomorrow last next this past coming upcoming ago days weeks weekends months years day week month year"
     ),
     leads=_words(
-        "the day week weekend month year yesterday last today tonight this tomorrow in on past coming next"
+        "the day week weekend month year yesterday last today tonight this tomorrow in on past coming upcoming next"
     ),
     forms=(
         *_forms("day", -2, r"(?:the )?day before yesterday{part}", "the night before last"),
@@ -146,7 +146,7 @@ ENGLISH = Tongue(
         *_forms("week", 2, "(?:the )?week after next"),
         *_forms("month", 2, "(?:the )?month after next"),
         *_forms("year", 2, "(?:the )?year after next"),
-        *_forms("day", -1, r"(?<!of\s)yesterday{part}", "last night"),
+        *_forms("day", -1, r"(?<!of\s)(?<!born\s)(?<!like\s)yesterday{part}", "last night"),
         *_forms("day", 0, r"(?<!of\s)today", "tonight", "this (?:morning|afternoon|evening)"),
         *_forms("day", 1, r"(?<!of\s)tomorrow{part}"),
         *_forms("ago", 0, "{n} {unit} ago"),
@@ -155,7 +155,7 @@ ENGLISH = Tongue(
         *_forms("day of week", 0, r"(?:on )?{day}{part} (?:of )?this week", r"this week(?: on|,)? {day}{part}"),
         *_forms("day of week", 1, r"(?:on )?{day}{part} (?:of )?next week", r"next week(?: on|,)? {day}{part}"),
         *_forms("last day", 0, "(?:this (?:past|last)|last|past) {day}{part}"),
-        *_forms("coming day", 0, "(?:this )?coming {day}{part}"),
+        *_forms("coming day", 0, "(?:this )?(?:up)?coming {day}{part}"),
         *_forms("next day", 0, "next {day}{part}"),
         *_forms("this day", 0, "this {day}{part}"),
         *_forms("last month of year", 0, "(?:this past|last) {month}"),
@@ -164,7 +164,7 @@ ENGLISH = Tongue(
         *_forms("weekend", -1, "(?:this (?:past|last)|last|past) weekend"),
         *_forms("weekend", 0, "(?:this|this coming) weekend"),
         *_forms("weekend", 1, "next weekend"),
-        *(form for unit in ("week", "month", "year") for form in _each({-1: "last", 0: "this", 1: "next"}, unit, unit)),
+        *(form for unit in ("week", "month", "year") for form in _each({-1: r"(?<!['’]s\s)last", 0: "this", 1: "next"}, unit, unit)),
     ),
     numbers=_numbered(
         "a|an|one two|a_couple_of three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
@@ -175,8 +175,7 @@ ENGLISH = Tongue(
     months=_named(_EN_MONTHS, 1),
     part="morning|afternoon|evening|night",
     unless_before=(
-        r"\b(?:the|every|each|very|my|your|his|her|our|their|its|no|(?:like|born)(?:\s+(?:it|just|only|it['’]s|was))*)\s+$"
-        r"|['’]s\s+$"
+        r"\b(?:the|every|each|very|my|your|his|her|our|their|its|no|like(?:\s+(?:it|just|only|it['’]s|was))+)\s+$"
     ),
     unless_counted=(
         r"\b(?:over|more than|less than|at least|at most|almost|nearly|under|up to|or|to|and|half|within|every)\s+$|[-–.,/]$|[-–]\s*$"
@@ -274,7 +273,7 @@ FRENCH = Tongue(
     code="fr",
     triggers=_words(
         "hier demain aujourd semaine semaines mois an ans année années week weekend jour jours dernier dernière prochain "
-        "prochaine passé passée soir matin lundi mardi mercredi jeudi vendredi samedi dimanche"
+        "prochaine passé passée soir matin midi lundi mardi mercredi jeudi vendredi samedi dimanche"
     ),
     leads=_words("avant après hier aujourd ce cet cette demain il dans le la week weekend semaine mois l année"),
     forms=(
@@ -500,7 +499,7 @@ def _han() -> dict[str, int]:
     return ones | tens | both
 
 
-_ZH_WEEK = "[周週]|(?:个|個)?(?:星期|礼拜|禮拜)"
+_ZH_WEEK = "(?:个|個)?(?:[周週]|星期|礼拜|禮拜)"
 _ZH_BEFORE = r"[几幾数數半多余餘百千万億亿月第\d]$"
 
 CHINESE = Tongue(
