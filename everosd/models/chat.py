@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from everosd import clock, config, errors
-from everosd.models import answer, line, piece, prompt, wire
+from everosd.models import answer, line, prompt, wire
 
 log = structlog.get_logger(__name__)
 
@@ -141,6 +141,8 @@ class Chat:
 
     def n_tokens(self, text: str) -> int:
         """Return about how many tokens a model makes of `text`; in all likelihood not fewer than it does."""
+        from everosd.models import piece
+
         return piece.n_tokens(text)
 
     async def close(self) -> None:
