@@ -233,6 +233,42 @@ async def test_I09_nobody_of_a_similar_name_is_forgotten(tmp_path: Path) -> None
                 await forgetting(node).require(owner(near))
 
 
+class SlowExtractor:
+    """Reads a segment once it may."""
+
+    def __init__(self) -> None:
+        """Wait for `may_go_on`."""
+        self.has_begun, self.may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def extract(self, segment: message.Segment) -> message.Extracted:
+        """Say what everybody said, after a while."""
+        self.has_begun.set()
+        await self.may_go_on.wait()
+        said_by_all = " ".join(one.text for one in segment.messages)
+        return message.Extracted(subject="A talk", summary="", content=said_by_all, by="slow")
+
+
+async def test_I09_what_is_being_extracted_is_extracted_without_them(tmp_path: Path) -> None:
+    """A model that has just read their messages changes nothing: its answer is not taken, and who waits is answered."""
+    async with running(tmp_path) as node:
+        slow = SlowExtractor()
+        intake(node)._episodes._extractor = slow
+        await told(node, said(f"I am a {SECRET}."), said("I am Ben.", start=1, sender="ben"), has_flush=False)
+        await told(node, said(f"I, the {SECRET}, am alone."), at="alone", has_flush=False)
+        both = asyncio.create_task(intake(node).flush(session(), task_id="t"))
+        alone = asyncio.create_task(intake(node).flush(session("alone"), task_id="t"))
+        await slow.has_begun.wait()
+        done = await forgetting(node).forget(owner("mara"))
+        slow.may_go_on.set()
+        await asyncio.wait_for(asyncio.gather(both, alone), 10)
+        await intake(node).settled(20.0)
+        await settled(node)
+        assert (2, 1, []) == (done.messages, done.sessions_removed, traces(tmp_path))
+        (his,) = (await node.reader.page(owner("ben"), "episode", now_us=0, limit=9))[0]
+        assert "I am Ben." in his.raw
+        assert 0 == await n_found(node, owner("mara"))
+
+
 async def test_C02_rows_are_taken_out_of_what_is_there_at_that_moment(tmp_path: Path) -> None:
     """A save that comes between reading and replacing stays, without the rows that are taken out."""
     async with running(tmp_path) as node:
@@ -266,3 +302,15 @@ async def test_nothing_is_written_to_what_is_being_erased(tmp_path: Path) -> Non
                 await pen.append(owner("mara"), "episode", [draft])
             await pen.append(owner("marabu"), "episode", [draft])
         await pen.append(owner("mara"), "episode", [draft])
+
+
+async def test_I09_what_a_strategy_remembers_of_a_forgotten_user_does_not_come_back(tmp_path: Path) -> None:
+    """Whoever comes by a forgotten id gets a profile of what they say: not a word of what was taken out of the former one."""
+    async with running(tmp_path) as node:
+        await told(node, said(f"I work as a {SECRET}."))
+        profile = tmp_path / node.cascade.writer.layout.path_for(owner("mara"), "profile", None)
+        assert SECRET in await asyncio.to_thread(profile.read_text)
+        await forgetting(node).forget(owner("mara"))
+        await told(node, said("I live in Rome.", start=3), at="s_2")
+        assert "Rome" in await asyncio.to_thread(profile.read_text)
+        assert [] == traces(tmp_path)
