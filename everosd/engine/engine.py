@@ -13,9 +13,9 @@ import errno
 import heapq
 import random
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 import structlog
@@ -124,6 +124,15 @@ class _Desk:
         self.last_run: records.Record | None = None
         self.is_ailing = False
         """It has waited long for something that is away, which was said."""
+
+
+class _Run(NamedTuple):
+    """A run that is under way."""
+
+    task: asyncio.Task[None]
+    desk: _Desk
+    lane: lanes.Lane
+    job: lanes.Job
 
 
 class Engine:
@@ -533,29 +542,36 @@ class Engine:
         self._offer(desk, one)
 
     async def forget(self, owner: types.Owner) -> None:
-        """Let go of all that waits or was given up of an owner whose memory is gone, and end what runs for them."""
-        ending: list[tuple[asyncio.Task[None], _Desk, lanes.Lane, lanes.Job]] = []
+        """Let go of all that waits, was given up or is remembered of an owner whose memory is gone, and end what runs."""
+        ending: list[_Run] = []
         for desk in self._desks.values():
             for job in tuple(desk.dead.pop(owner, {}).values()):
-                self._dig_out(job)
+                self._touched |= dict.fromkeys(lanes.each(self._dig_out(job).origins))
             if (one := desk.lanes.get(owner)) is None:
                 continue
             for job in one.clear():
                 self._discount(job.origins)
-            ending += [(task, desk, one, job) for task, job in self._tasks.items() if job is one.running]
+            ending += [_Run(task, desk, one, job) for task, job in self._tasks.items() if job is one.running]
             self._offer(desk, one)
-        for task, *_ in ending:
+        await self._cut_off(ending)
+        for desk in self._desks.values():
+            if desk.strategy.forget is not None:
+                desk.strategy.forget(owner)
+        self._turn_soon()
+
+    async def _cut_off(self, runs: Sequence[_Run]) -> None:
+        """End runs in the middle; nothing of them is left to be done."""
+        for task, *_ in runs:
             task.cancel()
-        if ending:
-            await asyncio.wait([task for task, *_ in ending])
-        for task, desk, one, job in ending:
+        if runs:
+            await asyncio.wait([task for task, *_ in runs])
+        for task, desk, one, job in runs:
             if task.cancelled():  # else it ended by itself, and was counted
                 self._discount(job.origins)
             if one.running is job:  # cancelled before it had begun
                 one.running = None
                 del desk.running[one]
                 self._offer(desk, one)
-        self._turn_soon()
 
     # -- what people ask for ---------------------------------------------------------------------------------------
 

@@ -78,7 +78,7 @@ class Ticket:
 class Job:
     """An event that is being run, is to be tried again, or was given up."""
 
-    __slots__ = ("attempt", "due_s", "error", "faults", "key", "origins", "record", "ticket")
+    __slots__ = ("attempt", "due_s", "faults", "key", "origins", "record", "ticket")
 
     def __init__(self, key: Key, origins: Origins) -> None:
         """Begin with no attempt."""

@@ -46,6 +46,8 @@ class Strategy(msgspec.Struct, frozen=True, kw_only=True):
     topics: tuple[Topic, ...] = ()
     """Of a strategy that is triggered by events."""
     run: Run
+    forget: Callable[[types.Owner], None] | None = None
+    """Lets go of what `run` remembers of an owner whose memory is gone; None: it remembers nothing of anybody."""
     max_retries: int = 3
     """Unless the settings say otherwise."""
     is_per_owner: bool = False

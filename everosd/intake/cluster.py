@@ -106,6 +106,13 @@ class Clustering:
             self._emit(follows)
         return note
 
+    def forget_owner(self, owner: types.Owner) -> None:
+        """Let go of what is known of an owner whose files have been deleted."""
+        self._known.pop(owner, None)
+        for noted in (self._missing, self._appended):
+            for key in [key for key in noted if key[0] == owner]:
+                del noted[key]
+
     # -- the entry -------------------------------------------------------------------------------------------------
 
     async def _find(self, event: strategy.Event) -> row.EntryRow | None:

@@ -147,6 +147,8 @@ class Skills:
     def forget_owner(self, owner: types.Owner) -> None:
         """Let go of what is known of an owner whose files have been deleted: nothing of it may come back."""
         self._revisions.forget_owner(owner)
+        for key in [key for key in self._missing if key[0] == owner]:
+            del self._missing[key]
 
     async def _cluster(self, owner: types.Owner, case_id: str) -> str | None:
         """Return the cluster that a case has joined, once the ledger knows; None where it has left it meanwhile.

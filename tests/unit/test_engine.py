@@ -9,6 +9,7 @@ import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 import structlog
 
@@ -619,3 +620,34 @@ async def test_events_that_wait_take_some_hundred_bytes_and_are_taken_in_order(t
         assert ("ep_20260302_00000000", "ep_20260302_00009999") == tuple(
             job.key[1] for job in (taken[0], taken[-1]) if job is not None
         )
+
+
+# -- an owner who is gone ----------------------------------------------------------------------------------------------
+
+
+async def test_I09_nothing_is_run_any_more_for_a_forgotten_owner(tmp_path: Path) -> None:
+    """One event of theirs runs, one waits, one was given up: all end at once, their origins too; others' go on."""
+    work, lost = Work(), Work(CLUSTERS, max_retries=0)
+    gone: list[types.Owner] = []
+    work.strategy = msgspec.structs.replace(work.strategy, forget=gone.append)
+    lost.strategy = msgspec.structs.replace(lost.strategy, topics=("case_written",))
+    lost.act = fail
+    work.gate.clear()
+    drained: list[str] = []
+    async with running(tmp_path, work, lost) as made:
+        made.on_drained = drained.append
+        made.emit(strategy.Event(topic="case_written", owner=MARA, subject="dead", origin="given up"))
+        await until(made.dead)
+        for subject in ("m0", "m1"):
+            made.emit(event(subject, origin=subject))
+        made.emit(event("j0", JO, origin="j0"))
+        await until(lambda: len(work.seen) == 2)
+        await made.forget(MARA)
+        await until(lambda: len(drained) == 3)
+        assert (["given up", "m0", "m1"], [MARA], ()) == (sorted(drained), gone, made.dead())
+        work.gate.set()
+        assert await made.settled(4000)
+    assert (["m0", "j0"], "j0") == (work.seen, drained[-1])
+    async with running(tmp_path, Work()) as made:
+        await until(lambda: made.status()[0].last_run)
+        assert () == made.dead()
