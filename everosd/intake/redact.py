@@ -13,6 +13,8 @@ INLINE_CHARS = 100_000
 """More text than this is looked through beside the event loop."""
 
 _CARD_DIGITS = (15, 16)
+_SHORTEST_TOKEN = 8
+"""Of what is only called a token or a secret."""
 
 _SHAPES = re.compile(
     r"""
@@ -29,28 +31,39 @@ _SHAPES = re.compile(
         | eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}  # a JSON web token
       )
     | (?<=://)(?P<login>[^\s/:@"'<>]{1,100}:[^\s/@"'<>]{1,100})(?=@)
-    | (?P<bearer>(?<=\bBearer\ )[A-Za-z0-9._~+/=-]{16,})
+    | (?P<bearer>(?<=\bBearer\ )[A-Za-z0-9._~+/=-]{16,} | (?<=:\ Basic\ )[A-Za-z0-9+/=]{8,}(?=[\s"']|$))
     | (?<![\d.,-])(?P<card>[3-6]\d{3}(?:[ -]?\d{4}){2}[ -]?\d{3,4}|3[47]\d{2}[ -]?\d{6}[ -]?\d{5})(?![\d.,-]?\d)
     """,
     re.VERBOSE | re.DOTALL,
 )
 _NAMED = re.compile(
     r"""
-    (?P<name>\b(?:pass(?:word|phrase|wd|wort)|pwd|kennwort|contraseña|mot[ ]de[ ]passe|api[ _-]?key|access[ _-]?key
-        |secret[ _-]?key|client[ _-]?secret|(?:access|auth|api|bearer|refresh)[ _-]?token|PIN)\b)
-    (?P<between>(?:\s(?:of|for|to|at|on|vom|von|für|zum|de|del|du|para)(?:\s[\w'\u2019-]{1,20}){1,4}?)?
-        ["']?(?:\s{0,3}(?:[:=]|:=)\s{0,3}|\s{1,3}(?:is|was|ist|lautet|es|est)(?:\s{1,3}|:\s{0,3}))["'`]?)
-    (?P<value>[^\s"'`<>,;]{4,200})
+    (?P<name>(?<![^\W_])(?:pass(?:word|phrase|wd|wort|code)|pwd|kennwort|contraseña|senha|hasło|wachtwoord|пароль|mot[ ]de[ ]passe
+        |(?:api|auth|access|secret|private|encryption|signing)[ _-]?key|secret[ _-]?access[ _-]?key
+        |client[ _-]?secret|(?:access|auth|api|bearer|refresh|session|id)[ _-]?token|PIN
+        |(?P<bare>token|secret))\b)
+    (?P<between>(?:\s(?:of|for|to|at|on|vom|von|für|zum|de|del|du|para|от|для)(?:\s[\w'\u2019-]{1,20}){1,4}?)?
+        ["']?(?:\s{0,3}(?:[:=]|:=)\s{0,3}|\s{1,3}(?:is|was|ist|lautet|es|est|é)(?:\s{1,3}|:\s{0,3})|\s{1,3}(?=["'`\u201c]))["'`\u201c]?)
+    (?P<value>[^\s"'`<>,;\u201d]{4,200})
     """,
     re.VERBOSE | re.IGNORECASE,
+)
+_FLAG = re.compile(
+    r"""
+    (?P<name>--?(?:password|passwd|pass|token|api-?key|secret|access-key)\b | (?<!\S)(?:-u|--user)\b)
+    (?P<between>[ =]\s{0,2}["']?(?:(?<=\s)(?=\S*:)[^\s:"'@/]{1,64}:)?)
+    (?P<value>[^\s"']{3,200})
+    """,
+    re.VERBOSE,
 )
 _IN_CJK = re.compile(
     r"(?P<name>密码|密碼|口令|パスワード)(?P<between>\s{0,3}(?:[:\uff1a=]|是|は)\s{0,3})(?P<value>[!-~]{4,200})"
 )
 _ODD = re.compile(r"[0-9]|[^\w.?!)\]-]|_")
 _QUICK = re.compile(
-    r"(?i)-----BEGIN|sk[-_]|[pr]k[-_]|gh[pousr]_|github_pat|glpat-|xox|AKIA|ASIA|AIza|ya29|hf_|npm_|pypi-|eyJ|://|bearer "
-    r"|pass|pwd|kennwort|contrase|key|secret|token|\bpin\b|密|口令|パスワード|\d{4}[ -]?\d{4,6}"
+    r"(?i)-----BEGIN|sk[-_]|[pr]k[-_]|gh[pousr]_|github_pat|glpat-|xox|AKIA|ASIA|AIza|ya29|hf_|npm_|pypi-|eyJ|://|bearer |basic "
+    r"|pass|pwd|kennwort|contrase|senha|hasło|wachtwoord|пароль|key|secret|token|\bpin\b|-u |--user|密|口令|パスワード"
+    r"|\d{4}[ -]?\d{4,6}"
 )
 
 
@@ -59,7 +72,7 @@ def redacted(text: str) -> str:
     if _QUICK.search(text) is None:
         return text
     text = _SHAPES.sub(_shape, text)
-    return _IN_CJK.sub(_named, _NAMED.sub(_named, text))
+    return _IN_CJK.sub(_named, _NAMED.sub(_named, _FLAG.sub(_flagged, text)))
 
 
 def redacted_all(texts: tuple[str, str, str]) -> tuple[str, str, str]:
@@ -75,11 +88,23 @@ def _shape(found: re.Match[str]) -> str:
     return f"[redacted {kind.replace('_', ' ')}]"
 
 
+def _flagged(found: re.Match[str]) -> str:
+    """Take out what a command line gives behind an option; of `-u name` without a password nothing."""
+    is_login = found["name"] in ("-u", "--user")
+    if found["value"].startswith("[redacted") or (is_login and not found["between"].endswith(":")):
+        return found[0]
+    return f"{found['name']}{found['between']}[redacted]"
+
+
 def _named(found: re.Match[str]) -> str:
     """Take the value out; a plain word behind "is" says something about the password and is none."""
     value, between = found["value"].rstrip(".!?)"), found["between"]
     is_said = not re.search(r"[:\uff1a=]", between)
-    if value.startswith("[redacted") or (is_said and _ODD.search(value) is None):
+    is_plain = _ODD.search(value) is None
+    is_vague = (
+        found.re is _NAMED and found["bare"] is not None and (is_said or is_plain or len(value) < _SHORTEST_TOKEN)
+    )
+    if value.startswith("[redacted") or (is_said and is_plain) or is_vague:
         return found[0]
     return f"{found['name']}{between}[redacted]{found['value'][len(value) :]}"
 

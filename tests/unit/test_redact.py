@@ -30,6 +30,15 @@ SECRETS = [
     ("Authorization: Bearer abcdefghijklmnop1234", "abcdefghijklmnop1234"),
     ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abcdefghijk", "eyJzdWIi"),
     ("API_KEY=abc123def456", "abc123def456"),
+    ("export DB_PASSWORD=Tr0ub4dor03x!", "Tr0ub4dor03x"),
+    ("db_password: hunter22", "hunter22"),
+    ("AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPxRfiCY", "wJalrXUtnFEMI"),
+    ('the password "Blue3Horse"', "Blue3Horse"),
+    ("Authorization: Basic YWRtaW46aHVudGVyMg==", "YWRtaW46aHVudGVyMg"),
+    ("token: 8f14e45fceea167a", "8f14e45fceea167a"),
+    ("мой пароль: Корова77", "Корова77"),
+    ("mysql --password Tr0ub4dor -h db", "Tr0ub4dor"),
+    ("curl -u admin:hunter22 https://example.com", "hunter22"),
 ]
 PLAIN = [
     "I forgot my password again.",
@@ -42,6 +51,9 @@ PLAIN = [
     "https://example.com/a?b=c and mara@example.com",
     "He is a key figure. Token effort: none.",
     "PIN it to the wall, please.",
+    "The secret: honesty. One token: a smile.",
+    "Run it with -u mara and --user 1000.",
+    "Basic training starts soon; a basic necessity.",
 ]
 
 
