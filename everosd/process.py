@@ -243,7 +243,9 @@ class _Run:
     async def _serve(self) -> None:
         """Open, answer, compare with the disk, say READY, wait for the stop; then everything in the opposite order."""
         async with contextlib.AsyncExitStack() as stack:
-            node = await stack.enter_async_context(daemon.open_parts(self._settings, self._clock, has_vectors=True, learns=True))
+            node = await stack.enter_async_context(
+                daemon.open_parts(self._settings, self._clock, has_vectors=True, learns=True)
+            )
             self._node = node
             self._change_model()  # the settings may have been read again while the parts were opened
             await stack.enter_async_context(self._http(node))

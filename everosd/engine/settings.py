@@ -38,8 +38,6 @@ BROKEN_S = 1.0
 MAX_BYTES = 1 << 20
 """A larger file is something else."""
 
-MAX_RETRIES = 3
-
 log = structlog.get_logger(__name__)
 
 _Signature = tuple[int, ...]

@@ -55,12 +55,17 @@ class Episodes:
         missing = [owner for owner in owners if found[owner] is None]
         if missing:
             extracted = await self._extractor.extract(segment)
-            writing = asyncio.gather(*(self._append(owner, segment, extracted) for owner in missing))
+            # What was begun is finished and noted, whatever becomes of the others: nobody writes it once more.
+            writing = asyncio.gather(
+                *(self._append(owner, segment, extracted) for owner in missing), return_exceptions=True
+            )
             try:
-                await asyncio.shield(writing)
-            except asyncio.CancelledError:  # what was begun is finished and noted: nobody writes it once more
+                outcomes = await asyncio.shield(writing)
+            except asyncio.CancelledError:
                 await asyncio.wait((writing,))
                 raise
+            for failed in (one for one in outcomes if one is not None):
+                raise failed
         return {owner: found[owner] or self._written[owner, segment.id] for owner in owners}
 
     async def find(self, owner: types.Owner, memcell_id: str) -> types.EntryId | None:

@@ -11,7 +11,7 @@ import msgspec
 
 from everosd import clock, config, types
 from everosd.intake import boundary, message, row, session
-from everosd.log import entry, layout, writer
+from everosd.log import entry, file, layout, writer
 
 CHECK_S = 1.0
 """How often it is looked whether a person changed the log of a session that is at work."""
@@ -103,23 +103,29 @@ class Line:
         """What is known; as of the last `load`."""
         return self._state
 
-    async def load(self) -> session.Session:
+    async def load(self, *, is_sure: bool = False) -> session.Session:
         """Return the state, in step with the log; under the lock.
+
+        `is_sure`: also with what a person saved a moment ago; else it is looked at once a second.
 
         Raises:
             errors.LogError: a file of it cannot be read.
         """
         now_s = self._clock.monotonic_s()
-        if self._is_read and now_s - self._checked_s < CHECK_S:
+        if self._is_read and now_s - self._checked_s < CHECK_S and not is_sure:
             return self._state
-        if (
-            not self._is_read
-            or await asyncio.to_thread(session.identities, self._places, self.owner) != self._state.files
-        ):
+        if not await self._is_in_step():
             self._state = await asyncio.to_thread(session.read, self._places, self.owner)
             self._is_read = True
         self._checked_s = now_s
         return self._state
+
+    async def _is_in_step(self) -> bool:
+        """Tell whether the log was read, and nobody else has written to it since."""
+        return self._is_read and await self._identities() == self._state.files
+
+    async def _identities(self) -> dict[str, file.Identity]:
+        return await asyncio.to_thread(session.identities, self._places, self.owner)
 
     async def renew(self) -> None:
         """Read the log again, under the lock and with nothing being extracted: messages were taken out of it.
@@ -143,9 +149,13 @@ class Line:
 
     async def append(self, kind: str, drafts: Sequence[entry.Draft]) -> None:
         """Append rows to the log of the session; under the lock."""
+        is_in_step = await self._is_in_step()
+        # Where somebody else wrote to it, or this ends half way, the log is read again: what is in it holds.
+        self._is_read = False
         await self._pen.append(self.owner, kind, drafts)
-        if self._is_read:
-            self._state.files = await asyncio.to_thread(session.identities, self._places, self.owner)
+        if is_in_step:
+            self._state.files = await self._identities()
+            self._is_read = True
 
     async def keep(self, rows: Sequence[tuple[session.Key, message.Message]], drafts: Sequence[entry.Draft]) -> None:
         """Write messages and note them as waiting; under the lock."""
@@ -158,12 +168,17 @@ class Line:
         self, limits: config.BoundaryDetection, *, is_flush: bool = False, is_silent: bool = False
     ) -> list[message.Segment]:
         """Cut what is complete, under the lock; of a deferred session only a flush does. Silence completes all of it."""
-        if self._state.is_deferred and not is_flush:
+        is_all = is_flush or is_silent
+        if not self._may_cut(is_flush=is_flush) or not boundary.cuts(self._state.waiting, limits, is_flush=is_all):
             return []
-        found = boundary.cuts(self._state.waiting, limits, is_flush=is_flush or is_silent)
+        state = await self.load(is_sure=True)  # what a person took out a moment ago is in no segment
+        found = boundary.cuts(state.waiting, limits, is_flush=is_all) if self._may_cut(is_flush=is_flush) else []
         if is_silent:
             found = [msgspec.structs.replace(one, reason="idle") for one in found]
         return await self.cut(found)
+
+    def _may_cut(self, *, is_flush: bool) -> bool:
+        return is_flush or not self._state.is_deferred
 
     async def cut(self, found: Sequence[boundary.Cut]) -> list[message.Segment]:
         """Write that the first messages that wait are segments; under the lock."""

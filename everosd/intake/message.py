@@ -56,11 +56,6 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(dict.fromkeys(one.sender_id for one in self.messages if one.role == "user"))
 
     @property
-    def agent_ids(self) -> tuple[str, ...]:
-        """Senders with role `assistant`, in order of appearance."""
-        return tuple(dict.fromkeys(one.sender_id for one in self.messages if one.role == "assistant"))
-
-    @property
     def sender_ids(self) -> tuple[str, ...]:
         """Everybody who sent something, in order of appearance."""
         return tuple(dict.fromkeys(one.sender_id for one in self.messages))

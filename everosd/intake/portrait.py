@@ -38,8 +38,6 @@ _NEGATED = re.compile(
 _NUMBER = re.compile(r"\d+")
 _SPEAKER = re.compile(r"^(?P<said>[^\s:：][^:：\n]{0,79} said[:：]) (?P<text>.*)$", re.DOTALL)  # noqa: RUF001
 
-Item = Mapping[str, str]
-
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     """What is new."""

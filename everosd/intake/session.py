@@ -137,7 +137,7 @@ def read(places: layout.Layout, owner: types.Owner) -> Session:
     taken = {one for segment in cut.values() for one in segment.message_ids}
     found.mark_cut(taken)
     found.waiting = sorted((one for one in said.values() if one.id not in taken), key=BY_TIME)
-    found.is_deferred = any(one.id in deferred for one in found.waiting)
+    found.is_deferred = bool(found.waiting) and next(reversed(said)) in deferred  # what came last says how it goes on
     for segment in cut.values():
         state = states[segment.id]
         messages = tuple(said[one] for one in segment.message_ids if one in said)

@@ -154,7 +154,7 @@ class Unasked:
             if not n_ended:
                 return
             async with here.lock:
-                state = await here.load()
+                state = await here.load(is_sure=True)
                 is_same = [one.id for one in state.waiting[:n_ended]] == [one.id for one in asked[:n_ended]]
                 if is_same and not state.is_deferred:  # what came in between may have been cut, or stand before it
                     await here.cut([boundary.Cut(n_messages=n_ended, reason="model")])

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,6 +15,7 @@ from everosd import clock, config, daemon, errors, learning, strategies, types
 from everosd.cascade import apply, rebuild
 from everosd.index import text
 from everosd.intake import online
+from everosd.intake import session as sessions
 from everosd.log import entry_text
 
 LOADED = (apply, learning, rebuild, strategies, text)
@@ -186,6 +188,86 @@ async def test_an_episode_without_its_done_row_is_not_written_again(tmp_path: Pa
         await intake(node).settled(5)
         assert 1 == len(await episodes(node, user()))
         assert "**state**: done" in log_of(tmp_path)
+
+
+async def test_what_a_person_changed_in_a_busy_session_is_what_is_extracted(tmp_path: Path) -> None:
+    """A message is edited in the log between two others that come within a second: its new text is in the Episode."""
+    async with running(tmp_path, boundary_detection__hard_msg_limit=3) as node:
+        await intake(node).add(session(), said("I moved to Porto."), task_id="t")
+        await intake(node).add(session(), said("Nobody must know.", start=1), task_id="t")
+        (path,) = (tmp_path / "default_app" / "default_project" / "sessions" / "s_1").glob("*.md")
+        path.write_text(path.read_text().replace("Nobody must know.", "It is quiet here."))
+        added = await intake(node).add(session(), said("I like it.", start=2), task_id="t")
+        assert "extracted" == added.status
+        (content,) = await episodes(node, user())
+    parts = ("I moved to Porto.", "It is quiet here.", "I like it.", "Nobody must know.")
+    assert [True, True, True, False] == [part in content for part in parts]
+
+
+async def test_an_append_that_ends_half_way_is_known_at_once(tmp_path: Path) -> None:
+    """A cut whose caller was cancelled once it was on disk: its messages are in no second segment."""
+    async with running(tmp_path) as node:
+        await intake(node).add(session(), said("I moved to Porto."), task_id="t")
+        here = intake(node)._lines.of(session())
+        write = here._pen.append
+
+        async def cancelled(*given: object, **named: object) -> tuple[types.EntryId, ...]:
+            await write(*given, **named)  # type: ignore[arg-type]
+            raise asyncio.CancelledError
+
+        here._pen.append = cancelled  # type: ignore[method-assign]
+        with pytest.raises(asyncio.CancelledError):
+            await intake(node).flush(session(), task_id="t")
+        here._pen.append = write  # type: ignore[method-assign]
+        await intake(node).add(session(), said("It rains here.", start=1), task_id="t")
+        await intake(node).flush(session(), task_id="t")
+    async with running(tmp_path) as node:
+        await intake(node).settled(5)
+        contents = await episodes(node, user())
+    assert [1, 1] == [sum(word in content for content in contents) for word in ("Porto", "rains")]
+
+
+async def test_a_file_that_refuses_costs_the_other_users_no_second_episode(tmp_path: Path) -> None:
+    """Ben's Episode is refused while Mara's is being written, and a second flush is there at once: hers is written once."""
+    both = [*said("Shall we go to Porto?"), *said("Yes, in May.", start=1, sender="ben")]
+    async with running(tmp_path) as node:
+        await intake(node).add(session(), both, task_id="t")
+        pen, refused, may_write = intake(node)._episodes._pen, asyncio.Event(), asyncio.Event()
+        write = pen.append
+
+        async def append(owner: types.Owner, *given: Any, **named: Any) -> tuple[types.EntryId, ...]:
+            if owner == user("ben") and not refused.is_set():
+                refused.set()
+                raise errors.WriteRefused(owner.id, "is being erased")
+            if owner == user():
+                await may_write.wait()
+            return await write(owner, *given, **named)
+
+        pen.append = append  # type: ignore[method-assign]
+        flushes = [asyncio.create_task(intake(node).flush(session(), task_id="a"))]
+        await refused.wait()
+        for _ in range(20):
+            await asyncio.sleep(0)  # the refusal gets to whoever acts on it
+        flushes.append(asyncio.create_task(intake(node).flush(session(), task_id="b")))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        may_write.set()
+        await asyncio.gather(*flushes, return_exceptions=True)
+        await intake(node).flush(session(), task_id="c")
+        assert [1, 1] == [len(await episodes(node, user(name))) for name in ("mara", "ben")]
+
+
+async def test_the_last_add_says_whether_a_session_waits_for_a_flush_after_a_restart_too(tmp_path: Path) -> None:
+    """A deferred batch and one that is not: the session is not deferred, whether its log was read or written."""
+    async with running(tmp_path) as node:
+        for at, is_deferred in enumerate((True, False)):
+            await intake(node).add(session(), said(f"Line {at}.", start=at), task_id="t", is_deferred=is_deferred)
+        here = intake(node)._lines.of(session())
+        read = await asyncio.to_thread(sessions.read, node.cascade.writer.layout, session())
+        assert (False, False) == (here.state.is_deferred, read.is_deferred)
+        await intake(node).add(session(), said("Line 2.", start=2), task_id="t", is_deferred=True)
+        read = await asyncio.to_thread(sessions.read, node.cascade.writer.layout, session())
+        assert (True, True) == (here.state.is_deferred, read.is_deferred)
 
 
 @pytest.mark.parametrize("setting", ["hard_msg_limit", "hard_token_limit"])
