@@ -63,10 +63,13 @@ class Unasked:
 
     async def run(self) -> None:
         """Take up what was left, then watch, until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            self._tasks = tasks
-            tasks.create_task(self._watch_silence(), name="intake-silence")
-            await self._take_up()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                tasks.create_task(self._watch_silence(), name="intake-silence")
+                await self._take_up()
+        finally:
+            self._tasks = None  # while the daemon stops nobody is asked for an opinion
 
     async def close(self) -> None:
         """Note that the process ends as it should."""
