@@ -57,9 +57,26 @@ LIES = re.compile(
 )
 
 
-@pytest.fixture
-def http(daemon: Daemon, model_url: str) -> httpx.Client:
+STORY = """---
+version: 1
+---
+# System
+You tell what people said to each other.
+
+# User
+{{conversation}}
+{{part}}
+Write a short story of three sentences about what they said and did. Put it into content.
+"""
+"""A person's own prompt, that asks for nothing but fluency: it gets inventions."""
+
+
+@pytest.fixture(params=["ours", "theirs"])
+def http(daemon: Daemon, model_url: str, request: pytest.FixtureRequest) -> httpx.Client:
     """Return a client of a daemon that asks the model; answers are short on purpose, so that some are cut."""
+    if request.param == "theirs":
+        (daemon.root / "prompts").mkdir(mode=0o700)
+        (daemon.root / "prompts" / "episode.md").write_text(STORY)
     return daemon.start(
         env={
             "EVEROS_LLM__MODEL": "small", "EVEROS_LLM__BASE_URL": model_url, "EVEROS_LLM__MAX_INPUT_TOKENS": "2500",
