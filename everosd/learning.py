@@ -103,7 +103,8 @@ class Learning:
             tasks.create_task(self.intake.run(), name="intake")
 
     async def drain(self) -> None:
-        """Begin no further run of a strategy and let those under way end, for a moment; the next start does the rest."""
+        """Begin nothing more and let runs of strategies that are under way end, for a moment; the next start does the rest."""
+        self.intake.stop()
         await self.engine.stop(DRAIN_S)
 
     async def settled(self, timeout_s: float) -> None:

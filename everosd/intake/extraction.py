@@ -51,6 +51,10 @@ class Extraction:
             self._tasks = tasks
             tasks.create_task(self._follow(), name="intake-follow")
 
+    def stop(self) -> None:
+        """Begin nothing more: the next start does it."""
+        self._tasks = None
+
     def on_drained(self, origin: str) -> None:
         """Take it from the engine that nothing is left to be done of what a segment began."""
         self._drained.put_nowait(origin)

@@ -21,6 +21,8 @@ from everosd.intake import task as requests
 from everosd.log import layout, writer
 from everosd.store import db, read
 
+STOPPING = "everosd", "is stopping; the messages are kept, and the next start extracts them"
+
 _MAX_INTEGER = 2**62
 """SQLite's integers end there."""
 
@@ -129,7 +131,7 @@ class Intake:
             cascade=cascade, lines=self._lines, settings=settings, time=time, caught_up=caught_up
         )
         self._has_started = asyncio.Event()
-        self._is_stopping = False
+        self._is_stopping = asyncio.Event()
 
     async def run(self) -> None:
         """Run every loop until cancelled."""
@@ -145,7 +147,14 @@ class Intake:
                 await asyncio.sleep(0)  # they have begun when this goes on
                 self._has_started.set()
         finally:
-            self._is_stopping = True
+            self.stop()
+
+    def stop(self) -> None:
+        """Begin no further work; messages are still taken, and whoever waits for an extraction is told."""
+        self._is_stopping.set()
+        self._has_started.set()
+        for part in (self._extraction, self._queue, self._unasked):
+            part.stop()
 
     async def close(self) -> None:
         """Note that the process ends as it should; call after `run` was cancelled."""
@@ -196,7 +205,7 @@ class Intake:
             return Added(message_count=len(messages), status="queued", pending=pending)
         self._extraction.start(here)
         try:
-            await here.extracted(cut)
+            await self._extracted(here, cut)
         except (errors.LLMError, errors.LogError):  # the messages are safe, and are extracted later
             return Added(message_count=len(messages), status="accumulated")
         return Added(message_count=len(messages), status="extracted" if cut else "accumulated")
@@ -304,7 +313,7 @@ class Intake:
         reasons = dict.fromkeys(str(one.error) for _, _, one in attempts)
         return Status(
             reasons=tuple(f"extraction is tried again: {reason}" for reason in reasons),
-            is_running=self._has_started.is_set() and not self._is_stopping,
+            is_running=self._has_started.is_set() and not self._is_stopping.is_set(),
             pending=sum(len(here.jobs) + len(here.state.open) for here in busy),
             oldest_pending_age_s=max((now_s - here.touched_s for here in busy), default=None),
             failed=len(attempts),
@@ -324,8 +333,28 @@ class Intake:
             segments = list(here.state.open.values())
         here.hurry()
         self._extraction.start(here)
-        await here.extracted(segments)
+        await self._extracted(here, segments)
         return any(segment.user_ids for segment in segments)
+
+    async def _extracted(self, here: line.Line, segments: Sequence[message.Segment]) -> None:
+        """Wait until the Episodes of these segments are on disk; not longer than the daemon runs.
+
+        Raises:
+            errors.LLMUnavailable: The daemon stops; the next start extracts them.
+            Exception: What an attempt at one of them failed with.
+        """
+        if not segments:
+            return
+        waiting = asyncio.ensure_future(here.extracted(segments))
+        stopping = asyncio.ensure_future(self._is_stopping.wait())
+        try:
+            await asyncio.wait((waiting, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done():
+                raise errors.LLMUnavailable(*STOPPING)
+            await waiting
+        finally:
+            waiting.cancel()
+            stopping.cancel()
 
     async def _work_on(self, here: line.Line) -> None:
         """Extract what is complete."""
@@ -333,7 +362,7 @@ class Intake:
             await here.load()
             cut = await here.cut_complete(self._settings().boundary_detection)
         self._extraction.start(here)
-        await here.extracted(cut)
+        await self._extracted(here, cut)
 
     async def _keep(self, here: line.Line, given: Sequence[Given], *, is_deferred: bool) -> None:
         """Write what is new of a request; a message that the session has is not written again."""

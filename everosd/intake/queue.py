@@ -43,6 +43,10 @@ class Queue:
             self._tasks = tasks
             await asyncio.Event().wait()
 
+    def stop(self) -> None:
+        """Begin nothing more: what waits is said to be interrupted at the next start."""
+        self._tasks = None
+
     def reserve(self, here: line.Line) -> None:
         """Keep a place for one more request of a session, until it is `put` or its place is given back by `release`.
 
@@ -71,8 +75,8 @@ class Queue:
         one = task.Task(id=task_id, session=here.owner, task_type=task_type, created_us=now_us)
         here.jobs.append(lambda: self._do(here, one))
         n_waiting = len(here.jobs)
-        if n_waiting == 1:  # before the first await: who asked may be gone after it
-            assert self._tasks is not None  # noqa: S101  # whoever comes here has waited for the start
+        # Before the first await: who asked may be gone after it. While the daemon stops nothing is begun.
+        if n_waiting == 1 and self._tasks is not None:
             self._tasks.create_task(self._run(here), name=f"intake-queue {here.owner.id[:40]}")
         await self._record(one)  # on its way to the writer's thread before the worker has a turn
         return n_waiting

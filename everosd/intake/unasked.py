@@ -71,6 +71,10 @@ class Unasked:
         finally:
             self._tasks = None  # while the daemon stops nobody is asked for an opinion
 
+    def stop(self) -> None:
+        """Ask the model for no more opinions."""
+        self._tasks = None
+
     async def close(self) -> None:
         """Note that the process ends as it should."""
         if self.has_taken_up:

@@ -153,3 +153,44 @@ def _answers(http: httpx.Client) -> list[object]:
         assert entry["messages"], "an Episode without its messages"
         found.append((one["id"], entry["messages"], entry["facts"]))
     return found
+
+
+@pytest.mark.slow
+def test_requests_during_a_stop_are_answered_and_nothing_of_them_is_lost(daemon: conftest.Daemon) -> None:
+    """SIGTERM while clients add and flush: answers have the envelope, what was taken is there after the next start."""
+    http = daemon.start(env=QUICK)
+    taken: list[str] = []
+    odd: list[str] = []
+    asked_to_stop = threading.Event()
+
+    def work(client: int) -> None:
+        for nth in range(200):
+            session = f"s{client}-{nth}"
+            body = {"session_id": session, "messages": [said(f"I am in {session}.", nth)]}
+            try:
+                answer = http.post("/api/v1/memory/add", json=body)
+                if answer.status_code == 200:
+                    taken.append(session)
+                answers = [answer, flush(http, session)]
+            except httpx.TransportError:
+                return
+            odd.extend(
+                each.text for each in answers if each.status_code not in (200, 503) or "request_id" not in each.text
+            )
+            if len(taken) > 20:
+                asked_to_stop.set()
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        working = [pool.submit(work, client) for client in range(4)]
+        asked_to_stop.wait(20)
+        assert 0 == daemon.stop()
+        for one in working:
+            one.result()
+    assert [] == odd
+    http = daemon.start(env=QUICK)
+    found = conftest.wait_for(
+        lambda: ids if set(taken) <= set(ids := [one["session_id"] for one in episodes(http)]) else None,
+        "all of it",
+        30,
+    )
+    assert len(set(found)) == len(found)
