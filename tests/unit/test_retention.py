@@ -88,6 +88,13 @@ def test_what_is_cut_on_a_later_day_takes_its_messages_along(tmp_path: Path) -> 
     assert [first, second] == old(tmp_path)
 
 
+def test_a_row_that_cuts_what_is_not_followed_up_stays(tmp_path: Path) -> None:
+    """Without it the messages of the other file would be cut anew, and extracted twice."""
+    write(tmp_path, OLD, draft(said(1)))
+    write(tmp_path, LATER, draft(cut(said(1))), draft(cut(said(1)), "done"))
+    assert [] == old(tmp_path)
+
+
 def test_a_file_stays_that_says_of_a_later_one_that_it_was_cut(tmp_path: Path) -> None:
     """A clock that was set back: without the row that cuts them, the messages of the other file would be new ones."""
     write(tmp_path, OLD, *followed(said(2)))
