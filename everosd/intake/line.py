@@ -188,7 +188,7 @@ class Line:
         now = self._clock.now()
         await self.append("segment", [row.of_segment(one, "open", now) for one in segments])
         self._state.cut(segments)
-        self._new.update(one.id for one in segments)
+        self._new.update(one.id for one in segments if one.id not in self._state.finished)
         self.n_judged = 0
         return segments
 

@@ -44,6 +44,8 @@ class Session:
         """Cut, and without their Episodes: by id, in order."""
         self.unfollowed: dict[str, message.Segment] = {}
         """With their Episodes, and without all that follows from them: by id, in order."""
+        self.finished: set[str] = set()
+        """Ids of segments that the log says are done though the row that cut them is gone: their Episodes are there."""
         self.is_deferred = False
         """Only a flush cuts what waits."""
         self.conflicting: set[tuple[Key, bytes]] = set()
@@ -134,6 +136,7 @@ def read(places: layout.Layout, owner: types.Owner) -> Session:
             )
         for each in parsed.entries:
             _take(found, each, said, deferred, cut, states)
+    found.finished = {one for one, state in states.items() if state != "open" and one not in cut}
     taken = {one for segment in cut.values() for one in segment.message_ids}
     found.mark_cut(taken)
     found.waiting = sorted((one for one in said.values() if one.id not in taken), key=BY_TIME)

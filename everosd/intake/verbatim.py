@@ -28,8 +28,8 @@ MAX_SUMMARY_CHARS = 400
 sessions are found better (docs/decisions) with less of that."""
 MAX_FACT_CHARS = 480
 """A longer statement becomes several: about what one vector stands for well."""
-MAX_FACTS = 600
-"""Of one Episode; a segment has at most 500 messages unless told otherwise."""
+MAX_FACTS = 10_000
+"""Of one Episode: far more than a segment within the limits has, so that no message goes without one; a book has more."""
 MAX_TOOL_CHARS = 600
 """Of what a tool answered; all of it is in the session's log."""
 

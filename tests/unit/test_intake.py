@@ -190,6 +190,20 @@ async def test_an_episode_without_its_done_row_is_not_written_again(tmp_path: Pa
         assert "**state**: done" in log_of(tmp_path)
 
 
+async def test_a_segment_whose_first_row_was_deleted_has_no_second_episode(tmp_path: Path) -> None:
+    """A person deletes the row that cut a finished segment: its messages are cut again, and its Episode is found."""
+    async with running(tmp_path) as node:
+        await intake(node).add(session(), said("I moved to Porto."), task_id="t")
+        await intake(node).flush(session(), task_id="t")
+        await intake(node).settled(5)
+        (path,) = (tmp_path / "default_app" / "default_project" / "sessions" / "s_1").glob("*.md")
+        rows = path.read_text().split("<!-- entry:")
+        path.write_text("<!-- entry:".join(one for one in rows if "**state**: open" not in one))
+        intake(node)._lines.of(session())._checked_s = -1.0
+        await intake(node).flush(session(), task_id="t")
+        assert 1 == len(await episodes(node, user()))
+
+
 async def test_what_a_person_changed_in_a_busy_session_is_what_is_extracted(tmp_path: Path) -> None:
     """A message is edited in the log between two others that come within a second: its new text is in the Episode."""
     async with running(tmp_path, boundary_detection__hard_msg_limit=3) as node:
