@@ -108,18 +108,19 @@ class Cases:
         if not owners:
             return "no tools were used"
         await self._settled()
-        ids = [await self._case(owner, segment) for owner in owners]
-        for owner, case_id in zip(owners, ids, strict=True):
+        found = {owner: await self._case(owner, segment) for owner in owners}
+        ids = {owner: case_id for owner, case_id in found.items() if case_id is not None}
+        for owner, case_id in ids.items():
             self._emit(strategy.Event(topic="case_written", owner=owner, subject=case_id, origin=event.origin))
-        return f"{len(ids)} case{'s' if len(ids) != 1 else ''}: {', '.join(ids)}"
+        return f"{len(ids)} case{'s' if len(ids) != 1 else ''}{': ' if ids else ''}{', '.join(ids.values())}"
 
     def forget_owner(self, owner: types.Owner) -> None:
         """Let go of what is known of an owner whose files have been deleted."""
         for key in [key for key in self._written if key[0] == owner]:
             del self._written[key]
 
-    async def _case(self, owner: types.Owner, segment: message.Segment) -> str:
-        """Return the case of an agent and a segment, written if there is none."""
+    async def _case(self, owner: types.Owner, segment: message.Segment) -> str | None:
+        """Return the case of an agent and a segment, written if there is none; None: the agent was forgotten meanwhile."""
         key = owner, segment.session.id, segment.id
         found = self._written.get(key)
         if found is None:
@@ -127,6 +128,9 @@ class Cases:
             found = next((each.entry_id for each in rows if each.session_id == segment.session.id), None)
         if found is None:
             made = await self._read(owner, segment)
+            now = await self._segments(segment.session, segment.id)
+            if now is None or owner not in _owners(now):
+                return None
             (found,) = await self._pen.append(owner, "agent_case", [_draft(owner, segment, made)])
             self._written[key] = found
             while len(self._written) > _N_REMEMBERED:

@@ -45,7 +45,6 @@ _MAX_PROBLEMS = 12
 _NAME_CHARS = 60
 _SAMPLE = 40
 """A text of fewer letters may be in any language."""
-_FENCE = re.compile(r"([=*])\1{7,}")
 _REASONING = re.compile(
     r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)|</?(?:think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE
 )
@@ -179,7 +178,7 @@ class Extractor:
                 conversation=part.shown,
                 part=part.note,
                 language=language.name,
-                text=_defused(told.content[: len(part.shown) * 2 + 1000]),
+                text=told.content[: len(part.shown) * 2 + 1000],
                 problems="\n".join(f"- {one}" for one in problems),
             )
             told = _plain(await self._model.ask(asked, Told))
@@ -226,9 +225,9 @@ class Extractor:
             text = when.resolved(text, one.timestamp_us, zone)
         moment = clock.from_us(one.timestamp_us).astimezone(zone)
         name = " ".join(re.sub(r"[:：]", " ", one.name).split())[:_NAME_CHARS] or "?"  # noqa: RUF001  # as typeset
-        head = f"{moment:%Y-%m-%d %H:%M} {_defused(name)}: "
+        head = f"{moment:%Y-%m-%d %H:%M} {name}: "
         n_head = self._model.n_tokens(head) + 1
-        return [head + "\n  ".join(_defused(part).splitlines()) for part in self._cut(text, max(64, room - n_head))]
+        return [head + "\n  ".join(part.splitlines()) for part in self._cut(text, max(64, room - n_head))]
 
     def _cut(self, text: str, room: int) -> list[str]:
         """Return a text in pieces of at most `room` tokens, cut between words where there are any."""
@@ -337,12 +336,10 @@ def _problems(told: Told, grounds: check.Grounds, language: _Language) -> Iterab
         return ["It is empty."]
     if not language.is_of(told.content):
         return [f"It is not written in {language.name}."]
-    problems = [
-        f"No message says: {_defused(one.text)}" for one in _invents(grounds, told.content, language)[:_MAX_PROBLEMS]
-    ]
+    problems = [f"No message says: {one.text}" for one in _invents(grounds, told.content, language)[:_MAX_PROBLEMS]]
     if not language.is_other:
         problems += [
-            f"No message says this in these words: {_defused(one[:300])}"
+            f"No message says this in these words: {one[:300]}"
             for one in grounds.unsupported(told.content)[:_MAX_PROBLEMS]
         ]
         if not problems:
@@ -371,8 +368,3 @@ def _plain(told: Told) -> Told:
 def _joined(said: Sequence[str]) -> str:
     """Return sentences as one text."""
     return "".join(f" {one}" if at and said[at - 1][-1].isascii() else one for at, one in enumerate(said))
-
-
-def _defused(text: str) -> str:
-    """Return a text that cannot pass for the lines that enclose it."""
-    return _FENCE.sub(lambda found: found[1] * 7, text)

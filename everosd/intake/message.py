@@ -35,8 +35,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """What the sender is called."""
-        return self.sender_name.strip() or self.sender_id
+        """What the sender is called, on one line."""
+        return " ".join(self.sender_name.split()) or self.sender_id
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,6 +16,8 @@ log = structlog.get_logger(__name__)
 MAX_BYTES = 1 << 20
 """A larger file is no prompt."""
 
+_FENCE = re.compile(r"([=*])\1{7,}")
+"""What encloses texts in prompts."""
 _PLACE = re.compile(r"\{\{\s*([a-z][a-z0-9_]*)\s*\}\}")
 _FILE = re.compile(
     r"\ufeff?---[ \t]*\n(?P<head>.*?)^---[ \t]*\n\s*^# System[ \t]*\n(?P<system>.*?)^# User[ \t]*\n(?P<user>.*)\Z",
@@ -41,7 +43,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
         return frozenset(_PLACE.findall(self.system) + _PLACE.findall(self.user))
 
     def filled(self, **texts: str) -> Prompt:
-        """Return it with `texts` in their places; what a text holds is never taken for a place.
+        """Return it with `texts` in their places; what a text holds is taken neither for a place nor for its end.
 
         Texts that it has no place for are left out: a prompt of the user's need not want all that ours does.
 
@@ -50,7 +52,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
         """
 
         def text(found: re.Match[str]) -> str:
-            return texts[found[1]]
+            return _FENCE.sub(lambda line: line[1] * 7, texts[found[1]])
 
         return msgspec.structs.replace(self, system=_PLACE.sub(text, self.system), user=_PLACE.sub(text, self.user))
 

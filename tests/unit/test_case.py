@@ -276,6 +276,23 @@ async def test_a_model_that_is_away_is_waited_for_and_nonsense_is_not(root: open
         await model.close()
 
 
+async def test_I09_an_agent_that_is_forgotten_while_the_model_reads_has_no_case(root: open_root.Root) -> None:
+    """Its messages are out of the session once the answer comes: nothing is written of it, and nothing is told."""
+    with ChatStub() as stub:
+        model = chat.Chat(llm(model="stub", base_url=stub.url), clock.SystemClock())
+        made, emitted = cases(root, DEPLOY, model=model)
+        left = segment(*(one for one in DEPLOY.messages if one.sender_id != "helper"))
+        answers = iter((DEPLOY, left))
+
+        async def find(_session: types.Owner, _memcell_id: str) -> message.Segment | None:
+            return next(answers)
+
+        made._segments = find
+        assert "0 cases" == await made.run(DONE)
+        assert ([], []) == (await root.all(HELPER, "agent_case"), emitted)
+        await model.close()
+
+
 async def test_a_case_of_the_model_is_held_against_the_messages(root: open_root.Root) -> None:
     """What it says from the talk is stored; a date out of nowhere is not."""
     with ChatStub() as stub:
