@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 MAX_TIMEOUT_S = 86_400.0
 """Nobody waits longer than a day; larger numbers overflow timers."""
 
+READY_S = 10.0
+"""How long a request waits for the strategies of a daemon that has just started."""
+
 
 class Ome:
     """Handlers of the engine's routes."""
@@ -31,7 +34,9 @@ class Ome:
         reply.called(request, "ome/trigger")
         asked = requests.decode(requests.TRIGGER, await reply.body(request))
         timeout_s = min(asked.timeout, MAX_TIMEOUT_S) if asked.timeout > 0 else 0.0  # not a number counts as none
-        done = await self._engine().trigger(asked.name, timeout_s=timeout_s, force=asked.force, dry_run=asked.dry_run)
+        engine = self._engine()
+        await clock.wait(engine.is_ready, READY_S, self._given.clock)
+        done = await engine.trigger(asked.name, timeout_s=timeout_s, force=asked.force, dry_run=asked.dry_run)
         answer = schema.TriggerResponse(
             status=done.status,
             name=done.name,
