@@ -14,7 +14,7 @@ import structlog
 
 from everosd import clock, errors, types
 from everosd.engine import strategy
-from everosd.intake import opinion, portrait, revision, statement
+from everosd.intake import opinion, portrait, revision, statement, verbatim
 from everosd.log import entry_text, escape, file, layout, parse, view, whole, writer
 from everosd.models import chat
 from everosd.narrative import check
@@ -454,6 +454,19 @@ class _Person:
         """Return a text in which the person has a name that looks like one."""
         return self._written.sub("Nemo", text) if self._is_odd else text
 
+    def is_speaking_or_named(self, contents: Sequence[str], evidence: str, description: str) -> bool:
+        """Tell whether the person said the evidence, or is named in what is said of it; prose has no speakers."""
+        if self._written.search(evidence) or evidence.casefold().startswith(f"{self._name.casefold()}:"):
+            return True
+        turns = [one for content in contents for one in verbatim.turns(content) if one.name]
+        others = {one.name.casefold() for one in turns} - {self._name.casefold()}
+        if description.partition(":")[0].strip().casefold() in others:
+            return False
+        speakers = {
+            one.name.casefold() for one in turns if evidence.casefold() in " ".join(one.text.split()).casefold()
+        }
+        return not speakers or self._name.casefold() in speakers
+
     def is_about(self, former: str, new: str) -> bool:
         """Tell whether two texts share a word beside the person's name: one can take the place of the other."""
         return bool(portrait.shared_words(former, new) - portrait.shared_words(self._name, self._name))
@@ -506,16 +519,24 @@ def checked(
     explicit = []
     for info in answer.explicit_info:
         description, evidence = _short(info.description), quotes.evidence(info.evidence, info.description)
-        if description and evidence and grounds.supports(person.shown(description)):
+        is_theirs = person.is_speaking_or_named(contents, evidence, description)
+        if description and evidence and is_theirs and grounds.supports(person.shown(description)):
             category = _short(info.category)[:_MAX_CATEGORY_CHARS] or "Statement"
             explicit.append({"category": category, "description": description, "evidence": evidence})
     traits = []
     for trait in answer.implicit_traits:
         word, description = _short(trait.trait)[:_MAX_CATEGORY_CHARS], _short(trait.description)
         evidence = quotes.evidence(trait.evidence, "")
-        # A trait's own word is the model's; what is said of it has to be the talk's.
-        is_borne_out = not grounds.inventions(f"{word.lower()}: {person.shown(description)}")
-        if word and description and evidence and is_borne_out:
+        # A trait's own word is the model's; what is said of it has to be the talk's, and the person's.
+        shown = person.shown(description)
+        is_borne_out = not grounds.inventions(f"{word.lower()}: {shown}") and grounds.supports(shown)
+        if (
+            word
+            and description
+            and evidence
+            and is_borne_out
+            and person.is_speaking_or_named(contents, evidence, shown)
+        ):
             basis = _short(trait.basis)[:_MAX_CATEGORY_CHARS] or "conversation"
             traits.append({"trait": word, "description": description, "basis": basis, "evidence": evidence})
     new_words = [portrait.main_text(each) for each in explicit]

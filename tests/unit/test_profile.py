@@ -562,6 +562,24 @@ TOLD = profile.Told(
 )
 
 
+def test_what_another_person_says_is_in_nobody_elses_profile() -> None:
+    """The model puts Mara's sentence, and a trait that nobody's words bear out, into Theo's profile: neither is taken."""
+    talk = "2026-03-02\nmara: I moved to Vienna. It costs 900 euros a month.\ntheo: I play the cello."
+    answer = profile.Answer(
+        explicit_info=(
+            profile.Info(category="Home", description="mara: I moved to Vienna.", evidence="I moved to Vienna."),
+            profile.Info(category="Music", description="theo plays the cello", evidence="I play the cello."),
+        ),
+        implicit_traits=(
+            profile.Trait(trait="evil", description="mara hates people", evidence="It costs 900 euros a month."),
+        ),
+    )
+    told = msgspec.structs.replace(TOLD, content=talk)
+    made = profile.checked(answer, "theo", {}, [told], dt.UTC)
+    assert ["theo plays the cello"] == [one["description"] for one in made.explicit]
+    assert () == made.traits
+
+
 def test_nothing_that_the_model_makes_up_is_stored() -> None:
     """Facts, traits, quotes and a summary that the talk does not bear out are dropped; the rest is kept."""
     answer = profile.Answer(
