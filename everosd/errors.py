@@ -5,6 +5,8 @@ Constructors take data and build the sentence; `hint` says what to type next; th
 
 from __future__ import annotations
 
+from pathlib import Path
+
 
 class EverosdError(Exception):
     """Root of all errors that everosd raises on purpose."""
@@ -185,3 +187,18 @@ class RequestError(EverosdError):
 
 class NotFound(EverosdError):
     """What was named does not exist in that scope."""
+
+
+def describe(error: BaseException) -> str:
+    """Return what an error says, or only where it arose: a stranger's words may hold what was being worked on."""
+    if isinstance(error, EverosdError):
+        return str(error)
+    name = type(error).__name__
+    if isinstance(error, OSError) and error.strerror:
+        name = f"{name}: {error.strerror}"
+    place = error.__traceback__
+    if place is None:
+        return name
+    while place.tb_next is not None:
+        place = place.tb_next
+    return f"{name} in {Path(place.tb_frame.f_code.co_filename).name}:{place.tb_lineno}"

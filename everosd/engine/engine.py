@@ -14,7 +14,6 @@ import heapq
 import random
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -421,7 +420,7 @@ class Engine:
     def _failed(self, desk: _Desk, one: lanes.Lane, job: lanes.Job, error: BaseException) -> None:
         """Have a run tried again, or give it up."""
         assert job.record is not None  # noqa: S101  # it has been started
-        name, said = desk.strategy.name, describe(error)
+        name, said = desk.strategy.name, errors.describe(error)[:MAX_ERROR]
         is_away = isinstance(error, _AWAY) or (isinstance(error, OSError) and error.errno in _DISK)
         job.faults += not is_away
         record = msgspec.structs.replace(job.record, error=said)
@@ -639,21 +638,6 @@ class Engine:
 
 def nobody(_: str) -> None:
     """Tell nobody."""
-
-
-def describe(error: BaseException) -> str:
-    """Return what an error says, or only where it arose: a stranger's words may hold what the strategy worked on."""
-    if isinstance(error, errors.EverosdError):
-        return str(error)[:MAX_ERROR]
-    name = type(error).__name__
-    if isinstance(error, OSError) and error.strerror:
-        name = f"{name}: {error.strerror}"
-    place = error.__traceback__
-    if place is None:
-        return name
-    while place.tb_next is not None:
-        place = place.tb_next
-    return f"{name} in {Path(place.tb_frame.f_code.co_filename).name}:{place.tb_lineno}"
 
 
 def _wait_s(attempt: int, retry_after_s: float | None) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import traceback
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
@@ -106,10 +107,12 @@ class Extraction:
             self._failed(here, segment, error, is_refused=False)
         except errors.LLMError as error:
             self._failed(here, segment, error, is_refused=True)
-        except Exception as error:  # nothing that a conversation holds stops the others
+        except Exception as error:  # noqa: BLE001  # nothing that a conversation holds stops the others
             self.n_errors += 1
             self.last_error_at = self._clock.now()
-            log.exception("extraction_failed", memcell=segment.id)
+            # Without the error's own words above debug: they may hold what was said.
+            log.error("extraction_failed", memcell=segment.id, reason=errors.describe(error))  # noqa: TRY400
+            log.debug("extraction_failed_in", memcell=segment.id, traceback=traceback.format_exc())
             self._failed(here, segment, error, is_refused=True)
         else:
             self._episodes.forget(segment)
@@ -118,7 +121,7 @@ class Extraction:
     def _failed(self, here: line.Line, segment: message.Segment, error: Exception, *, is_refused: bool) -> None:
         attempt = here.failed(segment, error, self._settings().memorize_async_queue, is_refused=is_refused)
         if attempt.n_failed == 1 or attempt.n_refused == line.DEAD_AFTER:
-            log.warning("extraction_waits", memcell=segment.id, reason=str(error), n_failed=attempt.n_failed)
+            log.warning("extraction_waits", memcell=segment.id, reason=attempt.reason, n_failed=attempt.n_failed)
 
     def _emit(self, here: line.Line, segment: message.Segment, written: dict[types.Owner, types.EntryId]) -> None:
         """Say what has happened, all at once; when nothing of it is left to be done, the log is told."""

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 import msgspec
 
-from everosd import clock, config, types
+from everosd import clock, config, errors, types
 from everosd.intake import boundary, message, row, session
 from everosd.log import entry, file, layout, writer
 
@@ -33,6 +33,11 @@ class Attempt(msgspec.Struct, kw_only=True):
     due_s: float = 0.0
     """Monotonic: not to be tried before."""
     error: Exception | None = None
+
+    @property
+    def reason(self) -> str:
+        """Why it failed the last time, without a word of what was said."""
+        return "" if self.error is None else errors.describe(self.error)
 
 
 class Lines:
@@ -263,17 +268,17 @@ class Line:
             if not waiter.done():
                 waiter.set_result(None)
 
-    async def extracted(self, segments: Sequence[message.Segment]) -> None:
-        """Wait until the Episodes of these segments are on disk.
+    def coming(self, segments: Sequence[message.Segment]) -> list[asyncio.Future[None]]:
+        """Return what comes of each of these segments: Episodes on disk, or what the next attempt at it failed with.
 
-        Raises:
-            Exception: what the next attempt at one of them failed with.
+        To be asked for before anything is awaited: of an attempt that has failed already nothing comes.
         """
+        found: list[asyncio.Future[None]] = []
         for segment in segments:
             if segment.id in self._state.open and segment.id not in self._on_disk:
-                waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                self._waiters.setdefault(segment.id, []).append(waiter)
-                await waiter
+                found.append(asyncio.get_running_loop().create_future())
+                self._waiters.setdefault(segment.id, []).append(found[-1])
+        return found
 
     # -- what is left ----------------------------------------------------------------------------------------------
 

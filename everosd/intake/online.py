@@ -284,7 +284,7 @@ class Intake:
     def failed(self) -> dict[tuple[types.Owner, str], tuple[int, str]]:
         """Return the segments whose last attempt failed, by session and id: how often, and why."""
         return {
-            (here.owner, memcell_id): (one.n_failed, str(one.error))
+            (here.owner, memcell_id): (one.n_failed, one.reason)
             for here in self._lines
             for memcell_id, one in here.attempts.items()
         }
@@ -304,13 +304,13 @@ class Intake:
         lines = list(self._lines)
         attempts = [(here.owner, memcell_id, one) for here in lines for memcell_id, one in here.attempts.items()]
         dead = tuple(
-            Dead(session=owner, memcell_id=memcell_id, n_failed=one.n_failed, error=str(one.error))
+            Dead(session=owner, memcell_id=memcell_id, n_failed=one.n_failed, error=one.reason)
             for owner, memcell_id, one in attempts
             if one.n_refused >= line.DEAD_AFTER
         )
         busy = [here for here in lines if here.jobs or here.state.open]
         now_s = self._clock.monotonic_s()
-        reasons = dict.fromkeys(str(one.error) for _, _, one in attempts)
+        reasons = dict.fromkeys(one.reason for _, _, one in attempts)
         return Status(
             reasons=tuple(f"extraction is tried again: {reason}" for reason in reasons),
             is_running=self._has_started.is_set() and not self._is_stopping.is_set(),
@@ -343,18 +343,21 @@ class Intake:
             errors.LLMUnavailable: The daemon stops; the next start extracts them.
             Exception: What an attempt at one of them failed with.
         """
-        if not segments:
+        coming = here.coming(segments)
+        if not coming:
             return
-        waiting = asyncio.ensure_future(here.extracted(segments))
-        stopping = asyncio.ensure_future(self._is_stopping.wait())
+        stopping = asyncio.create_task(self._is_stopping.wait(), name="intake-stopping")
         try:
-            await asyncio.wait((waiting, stopping), return_when=asyncio.FIRST_COMPLETED)
-            if not waiting.done():
-                raise errors.LLMUnavailable(*STOPPING)
-            await waiting
+            for one in coming:
+                await asyncio.wait((one, stopping), return_when=asyncio.FIRST_COMPLETED)
+                if not one.done():
+                    raise errors.LLMUnavailable(*STOPPING)
+                one.result()
         finally:
-            waiting.cancel()
             stopping.cancel()
+            for one in coming:
+                if not one.cancel():
+                    one.exception()  # of the others nobody is told
 
     async def _work_on(self, here: line.Line) -> None:
         """Extract what is complete."""

@@ -168,8 +168,8 @@ class Unasked:
         except (errors.LLMError, errors.LogError) as error:
             log.debug("no_opinion", reason=str(error))
             return
-        except Exception:  # an opinion that cannot be had stops nothing
-            log.exception("opinion_failed")
+        except Exception as error:  # noqa: BLE001  # an opinion that cannot be had stops nothing
+            log.error("opinion_failed", reason=errors.describe(error))  # noqa: TRY400  # its words may be what was said
             return
         self._extraction.start(here)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import structlog
 
 from everosd import clock, config, daemon, errors, learning, strategies, types
 from everosd.cascade import apply, rebuild
@@ -345,6 +346,25 @@ class Failing:
         from everosd.intake import message
 
         return message.Extracted(subject="Porto", summary="Porto", content="Mara moved to Porto.", by="model")
+
+
+async def test_a_fault_of_everosd_repeats_no_word_of_what_was_said(tmp_path: Path) -> None:
+    """An error whose words are the message's: health, the listing and the log above debug have the place of it alone."""
+    model = Failing()
+    model.error = ValueError("I moved to Porto.")
+    with structlog.testing.capture_logs() as logged:
+        async with running(tmp_path) as node:
+            intake(node)._episodes._extractor = model  # type: ignore[assignment]
+            await intake(node).add(session(), said("I moved to Porto."), task_id="t")
+            with pytest.raises(ValueError, match="Porto"):
+                await intake(node).flush(session(), task_id="t")
+            status = intake(node).status()
+            told = [*status.reasons, *(reason for _, reason in intake(node).failed().values())]
+    shown = [str(event) for event in logged if event["log_level"] != "debug"]
+    assert (1, 1) == (status.n_errors, status.failed)
+    assert any("extraction_failed" in event for event in shown)
+    assert all("ValueError in test_intake.py:" in reason for reason in told)
+    assert not any("Porto" in text for text in (*told, *shown))
 
 
 @pytest.mark.parametrize("error", [errors.LLMUnavailable("m", "is away"), errors.LLMRejected("m", "says nothing")])
