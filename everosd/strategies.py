@@ -110,7 +110,7 @@ def table(parts: Parts) -> tuple[strategy.Strategy, ...]:
         settled=parts.caught_up,
     )
     return (
-        strategy.Strategy(name="extract_atomic_facts", topics=("episode_written", "episode_edited"), run=facts.run),
+        strategy.Strategy(name=fact.NAME, topics=("episode_written", "episode_edited"), run=facts.run),
         strategy.Strategy(
             name="trigger_profile_clustering",
             topics=("episode_written",),
@@ -118,22 +118,18 @@ def table(parts: Parts) -> tuple[strategy.Strategy, ...]:
             forget=clustering.forget_owner,
         ),
         strategy.Strategy(
-            name="extract_user_profile",
+            name=profile.NAME,
             topics=("episode_clustered",),
             run=profiles.run,
             forget=profiles.forget_owner,
             is_per_owner=True,
         ),
-        strategy.Strategy(
-            name="extract_agent_case", topics=("segment_done",), run=cases.run, forget=cases.forget_owner
-        ),
+        strategy.Strategy(name=case.NAME, topics=("segment_done",), run=cases.run, forget=cases.forget_owner),
         strategy.Strategy(
             name="trigger_skill_clustering",
             topics=("case_written",),
             run=clustering.run,
             forget=clustering.forget_owner,
         ),
-        strategy.Strategy(
-            name="extract_agent_skill", topics=("case_clustered",), run=skills.run, forget=skills.forget_owner
-        ),
+        strategy.Strategy(name=skill.NAME, topics=("case_clustered",), run=skills.run, forget=skills.forget_owner),
     )
