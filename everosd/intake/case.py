@@ -138,14 +138,14 @@ class Cases:
         return found
 
     async def _read(self, owner: types.Owner, segment: message.Segment) -> Case:
-        plain = of(segment, owner.id)
+        plain = await asyncio.to_thread(of, segment, owner.id)
         if not self._model.is_set_up:
             return plain
-        prompt = await asyncio.to_thread(self._prompts, PROMPT)
+        prompt, shown = await asyncio.to_thread(lambda: (self._prompts(PROMPT), self._shown(segment)))
         try:
             answer = await self._model.ask(
                 prompt.filled(
-                    conversation=self._shown(segment),
+                    conversation=shown,
                     agent=_called(segment, owner.id),
                     language=self._model.language or "the language of the conversation",
                 ),
@@ -154,8 +154,8 @@ class Cases:
         except errors.LLMRejected as error:
             log.info("case_verbatim", memcell=segment.id, reason=str(error))
             return plain
-        sources, days = _sources(segment), _days(segment, self._zone())
-        return await asyncio.to_thread(lambda: checked(answer, plain, sources, name=self._model.name, days=days))
+        name, days = self._model.name, _days(segment, self._zone())
+        return await asyncio.to_thread(lambda: checked(answer, plain, _sources(segment), name=name, days=days))
 
     def _shown(self, segment: message.Segment) -> str:
         """Return the conversation, shortened in its middle to what the model takes."""

@@ -205,7 +205,7 @@ class Facts:
         grounds = await asyncio.to_thread(lambda: check.Grounds([text], dates=[day]))
         found: list[str] = []
         asked = await asyncio.to_thread(self._prompts, PROMPT)
-        for part in self._parts(text):
+        for part in await asyncio.to_thread(self._parts, text):
             filled = asked.filled(
                 content=part,
                 date=day.isoformat(),

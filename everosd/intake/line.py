@@ -98,6 +98,8 @@ class Line:
         self._state = session.Session(owner)
         self._is_read = False
         self._checked_s = 0.0
+        self._sizes: dict[str, int] = {}
+        """Tokens of messages that wait, by id, as far as they had to be counted."""
         self._new: set[str] = set()
         self._on_disk: set[str] = set()
         """Segments that have their Episodes and not yet the row that says so."""
@@ -122,6 +124,7 @@ class Line:
         if not await self._is_in_step():
             self._state = await asyncio.to_thread(session.read, self._places, self.owner)
             self._is_read = True
+            self._sizes.clear()
         self._checked_s = now_s
         return self._state
 
@@ -174,13 +177,16 @@ class Line:
     ) -> list[message.Segment]:
         """Cut what is complete, under the lock; of a deferred session only a flush does. Silence completes all of it."""
         is_all = is_flush or is_silent
-        if not self._may_cut(is_flush=is_flush) or not boundary.cuts(self._state.waiting, limits, is_flush=is_all):
+        if not self._may_cut(is_flush=is_flush) or not self._cuts(limits, is_all=is_all):
             return []
-        state = await self.load(is_sure=True)  # what a person took out a moment ago is in no segment
-        found = boundary.cuts(state.waiting, limits, is_flush=is_all) if self._may_cut(is_flush=is_flush) else []
+        await self.load(is_sure=True)  # what a person took out a moment ago is in no segment
+        found = self._cuts(limits, is_all=is_all) if self._may_cut(is_flush=is_flush) else []
         if is_silent:
             found = [msgspec.structs.replace(one, reason="idle") for one in found]
         return await self.cut(found)
+
+    def _cuts(self, limits: config.BoundaryDetection, *, is_all: bool) -> list[boundary.Cut]:
+        return boundary.cuts(self._state.waiting, limits, is_flush=is_all, known=self._sizes)
 
     def _may_cut(self, *, is_flush: bool) -> bool:
         return is_flush or not self._state.is_deferred
@@ -194,6 +200,7 @@ class Line:
         await self.append("segment", [row.of_segment(one, "open", now) for one in segments])
         self._state.cut(segments)
         self._new.update(one.id for one in segments if one.id not in self._state.finished)
+        self._sizes.clear()
         self.n_judged = 0
         return segments
 

@@ -16,7 +16,7 @@ from everosd import clock, errors, types
 from everosd.engine import strategy
 from everosd.intake import opinion, portrait, revision, statement, verbatim
 from everosd.log import entry_text, escape, file, layout, parse, view, whole, writer
-from everosd.models import chat
+from everosd.models import chat, prompt
 from everosd.narrative import check
 from everosd.store import read, told
 from everosd.store import row as store_row
@@ -162,7 +162,7 @@ class Profile:
         # All of them have been read once the last one has: until then a crash begins with the first again.
         until = since.after(waiting)
         while waiting:
-            turn = self._turn(waiting)
+            turn = await asyncio.to_thread(self._turn, waiting)
             waiting = waiting[len(turn) :]
             n_written += await self._take(owner, path, turn, str(since if waiting else until))
         return f"{path} was changed" if n_written else "nothing new"
@@ -293,20 +293,24 @@ class Profile:
     async def _ask(
         self, name: str, values: Mapping[str, object], gone: Sequence[tuple[str, ...]], turn: Sequence[Told]
     ) -> Answer:
+        return await self._model.ask(await asyncio.to_thread(self._filled, name, values, gone, turn), Answer)
+
+    def _filled(
+        self, name: str, values: Mapping[str, object], gone: Sequence[tuple[str, ...]], turn: Sequence[Told]
+    ) -> prompt.Prompt:
+        """Return the prompt with as much of everything as the model takes. Blocks."""
         known = [f"{at}. {portrait.main_text(each)[:400]}" for at, each in enumerate(_all_items(values), start=1)]
         removed = [f"- {each[0][:400]}" for each in gone[-50:]]
         room = self._model.max_input_tokens // 2
         texts = [f"[{self._day(each)}]\n{self._cut(each.content, room)}" for each in turn]
         known, removed = self._last(known, room // 3), self._last(removed, room // 6)
-        prompt = await asyncio.to_thread(self._prompts, PROMPT)
-        asked = prompt.filled(
+        return self._prompts(PROMPT).filled(
             person=name,
             known="\n".join(known) or "nothing yet",
             removed="\n".join(removed) or "nothing",
             conversations="\n\n".join(texts),
             language=self._model.language or "the language of the conversations",
         )
-        return await self._model.ask(asked, Answer)
 
     def _day(self, one: Told) -> str:
         return clock.from_us(one.timestamp_us).astimezone(self._zone()).date().isoformat()

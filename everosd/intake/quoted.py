@@ -7,6 +7,7 @@ person says themselves always counts, said before or not.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import re
@@ -111,9 +112,9 @@ class _Known:
             log.warning("quotations_not_looked_for", reason=str(error))
             return []
         rows = [hit.row for hit in (*answer.facts, *answer.episodes) if hit.row.timestamp_us < self._before_us]
-        for one in rows:
-            if one.key not in self._grams:
-                self._grams[one.key] = _grams(one.raw)
+        if new := {one.key: one.raw for one in rows if one.key not in self._grams}:
+            # Beside the loop: an Episode may be a book.
+            self._grams |= await asyncio.to_thread(lambda: {key: _grams(raw) for key, raw in new.items()})
         return [self._grams[one.key] for one in rows]
 
 

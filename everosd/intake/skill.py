@@ -268,12 +268,14 @@ class Skills:
         if not self._model.is_set_up:
             return plain
         present = "" if found is None else found.parsed.text
-        prompt = await asyncio.to_thread(self._prompts, PROMPT)
+        prompt, known, shown = await asyncio.to_thread(
+            lambda: (self._prompts(PROMPT), self._fitting(present), self._shown(cases))
+        )
         try:
             answer = await self._model.ask(
                 prompt.filled(
-                    known=self._fitting(present) or "none yet",
-                    cases=self._shown(cases),
+                    known=known or "none yet",
+                    cases=shown,
                     language=self._model.language or "the language of the tasks",
                 ),
                 Answer,

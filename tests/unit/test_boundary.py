@@ -76,7 +76,7 @@ def test_the_token_limit_holds_for_every_segment() -> None:
     """Long messages: no segment has more tokens than it may, unless a single message does."""
     waiting = talk("ua" * 20, text="many different words " * 20)
     cuts = boundary.cuts(waiting, limits(n_tokens=500), is_flush=True)
-    each = boundary._sizes(waiting, 500)
+    each = boundary._sizes(waiting, 500, {})
     start = 0
     for one in cuts:
         assert sum(each[start : start + one.n_messages]) <= 500
@@ -100,3 +100,14 @@ def test_cuts_take_every_message_once_and_in_order(
     assert all(1 <= one.n_messages <= n_messages for one in cuts)
     n_cut = sum(one.n_messages for one in cuts)
     assert n_cut == len(waiting) if is_flush else n_cut <= len(waiting)
+
+
+def test_a_message_is_counted_once() -> None:
+    """What was counted for the message before is known for the next one: a long session costs no more with each."""
+    some = talk("ua" * 50, text="word " * 60)
+    known: dict[str, int] = {}
+    cut = boundary.cuts(some, limits(4000), is_flush=False, known=known)
+    assert {one.id for one in some} == known.keys()
+    assert cut == boundary.cuts(some, limits(4000), is_flush=False, known=known)
+    assert cut == boundary.cuts(some, limits(4000), is_flush=False)
+    assert [] == boundary.cuts(some, limits(4000), is_flush=False, known=dict.fromkeys(known, 1))
