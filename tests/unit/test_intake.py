@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import os
+import subprocess
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -444,3 +446,43 @@ async def test_rows_of_many_sessions_at_once_are_all_there(tmp_path: Path) -> No
         found = await episodes(node, user())
         assert 20 == len(found)
         assert 20 == len(set(found))
+
+
+@pytest.fixture
+def small_root(tmp_path: Path) -> Iterator[Path]:
+    """A root on a file system of 20 MB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(command, check=False, capture_output=True).returncode != 0:
+        pytest.skip("cannot mount a small disk here")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def fill(filler: Path) -> None:
+    """Write until the disk is full."""
+    with filler.open("wb", buffering=0) as out, contextlib.suppress(OSError):
+        while True:
+            out.write(b"x" * 4096)
+
+
+async def test_O10_a_full_disk_takes_nothing_and_loses_nothing(small_root: Path) -> None:
+    """Full: add and flush are refused, and say why; what was there stays; with space again all of it goes on by itself."""
+    async with running(small_root, memorize__async_queue__retry_backoff_seconds=0.05) as node:
+        await intake(node).add(session(), said("I moved to Porto."), task_id="t")
+        before = log_of(small_root)
+        await asyncio.to_thread(fill, small_root / "filler")
+        with pytest.raises(errors.WriteRefused, match="no space left"):
+            await intake(node).add(session(), said("word " * 5000, start=1), task_id="t")
+        with pytest.raises(errors.EverosdError, match=r"no space left|full"):
+            await intake(node).flush(session(), task_id="t")
+        assert before == log_of(small_root)[: len(before)]
+        assert [] == await asyncio.to_thread(lambda: list(small_root.rglob("episode-*.md")))
+        await asyncio.to_thread((small_root / "filler").unlink)
+        await intake(node).add(session(), said("It rains here.", start=1), task_id="t")
+        assert "extracted" == (await intake(node).flush(session(), task_id="t")).status
+        await intake(node).settled(20)
+        contents = await episodes(node, user())
+    assert [1, 1] == [sum(part in content for content in contents) for part in ("Porto", "rains")]
+    assert "word word" not in log_of(small_root)
