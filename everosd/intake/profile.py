@@ -458,22 +458,25 @@ class _Person:
         """Return a text in which the person has a name that looks like one."""
         return self._written.sub("Nemo", text) if self._is_odd else text
 
-    def is_speaking_or_named(self, contents: Sequence[str], evidence: str, description: str) -> bool:
-        """Tell whether the person said the evidence, or is named in what is said of it; prose has no speakers."""
+    def is_speaking_or_named(self, said: Sequence[tuple[str, str]], evidence: str, description: str) -> bool:
+        """Tell whether the person said the evidence (`said`: `_said`), or is named in it; prose has no speakers."""
         if self._written.search(evidence) or evidence.casefold().startswith(f"{self._name.casefold()}:"):
             return True
-        turns = [one for content in contents for one in verbatim.turns(content) if one.name]
-        others = {one.name.casefold() for one in turns} - {self._name.casefold()}
+        others = {name for name, _ in said} - {self._name.casefold()}
         if description.partition(":")[0].strip().casefold() in others:
             return False
-        speakers = {
-            one.name.casefold() for one in turns if evidence.casefold() in " ".join(one.text.split()).casefold()
-        }
+        speakers = {name for name, text in said if evidence.casefold() in text}
         return not speakers or self._name.casefold() in speakers
 
     def is_about(self, former: str, new: str) -> bool:
         """Tell whether two texts share a word beside the person's name: one can take the place of the other."""
         return bool(portrait.shared_words(former, new) - portrait.shared_words(self._name, self._name))
+
+
+def _said(contents: Sequence[str]) -> list[tuple[str, str]]:
+    """Return who said what in transcripts, folded and on one line each."""
+    turns = (one for content in contents for one in verbatim.turns(content) if one.name)
+    return [(one.name.casefold(), " ".join(one.text.split()).casefold()) for one in turns]
 
 
 class _Quotes:
@@ -517,13 +520,13 @@ def checked(
     contents = [each.content for each in turn]
     items = _all_items(values)
     days = [clock.from_us(each.timestamp_us).astimezone(zone).date() for each in turn]
-    person = _Person(name)
+    person, said = _Person(name), _said(contents)
     grounds = check.Grounds(map(person.shown, contents), dates=days)
     quotes = _Quotes(contents)
     explicit = []
     for info in answer.explicit_info:
         description, evidence = _short(info.description), quotes.evidence(info.evidence, info.description)
-        is_theirs = person.is_speaking_or_named(contents, evidence, description)
+        is_theirs = person.is_speaking_or_named(said, evidence, description)
         if description and evidence and is_theirs and grounds.supports(person.shown(description)):
             category = _short(info.category)[:_MAX_CATEGORY_CHARS] or "Statement"
             explicit.append({"category": category, "description": description, "evidence": evidence})
@@ -534,13 +537,7 @@ def checked(
         # A trait's own word is the model's; what is said of it has to be the talk's, and the person's.
         shown = person.shown(description)
         is_borne_out = not grounds.inventions(f"{word.lower()}: {shown}") and grounds.supports(shown)
-        if (
-            word
-            and description
-            and evidence
-            and is_borne_out
-            and person.is_speaking_or_named(contents, evidence, shown)
-        ):
+        if word and description and evidence and is_borne_out and person.is_speaking_or_named(said, evidence, shown):
             basis = _short(trait.basis)[:_MAX_CATEGORY_CHARS] or "conversation"
             traits.append({"trait": word, "description": description, "basis": basis, "evidence": evidence})
     new_words = [portrait.main_text(each) for each in explicit]
