@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 DRAIN_S = 2.0
 """How long a stop waits for runs of strategies."""
+PATIENCE_S = 5.0
+"""Nothing runs, nothing ends, and something failed: the rest waits for a model or a disk, and is done later."""
+LOOK_S = 0.02
 
 
 class Learning:
@@ -48,7 +51,7 @@ class Learning:
         """Wire the parts; nothing runs before `run`."""
         self._settings = settings
         self._pen, self._reader, self._search, self._embedding = pen, reader, search, embedding
-        self._clock = time
+        self._clock, self._cascade = time, cascade
         self._caught_up = functools.partial(_caught_up, cascade)
         self.chat = chat.Chat(settings.llm, time)
         self.engine = engines.Engine(strategy_settings.Watcher(settings.root, time), runs.Runs(database, time), time)
@@ -108,12 +111,25 @@ class Learning:
         await self.engine.stop(DRAIN_S)
 
     async def settled(self, timeout_s: float) -> None:
-        """Wait until nothing is being extracted, nor anything that follows from it.
+        """Wait until nothing is being extracted, nor anything that follows from it; not for what waits for a model or a disk.
 
         Raises:
             TimeoutError: something still was after `timeout_s`.
         """
-        await self.intake.settled(timeout_s)
+        moved_s, seen = self._clock.monotonic_s(), (0, 0)
+        async with asyncio.timeout(timeout_s):
+            while self.intake.is_busy():
+                now_s, now = self._clock.monotonic_s(), (self.intake.n_left(), self._cascade.n_owed())
+                is_running = self.chat.state.n_under_way > 0 or any(one.running for one in self.engine.status())
+                if now != seen or is_running or not self._has_failed():
+                    moved_s, seen = now_s, now
+                elif now_s - moved_s > PATIENCE_S:
+                    return
+                await asyncio.sleep(LOOK_S)
+
+    def _has_failed(self) -> bool:
+        """Tell whether something that is left has failed: then it may be left for long."""
+        return bool(self.intake.failed() or self.engine.put_off() or self.engine.dead())
 
     async def close(self) -> None:
         """Let go of the model and note a clean end; call after `run` was cancelled."""

@@ -296,8 +296,16 @@ class Intake:
             TimeoutError: Something still was after `timeout_s`.
         """
         async with asyncio.timeout(timeout_s):
-            while not self._unasked.has_taken_up or any(here.is_busy() for here in self._lines):  # noqa: ASYNC110  # many parts decide, none of them alone
+            while self.is_busy():  # noqa: ASYNC110  # many parts decide, none of them alone
                 await asyncio.sleep(0.005)
+
+    def is_busy(self) -> bool:
+        """Return whether anything is left to be done that is done without being asked."""
+        return not self._unasked.has_taken_up or any(here.is_busy() for here in self._lines)
+
+    def n_left(self) -> int:
+        """Return how many requests and segments are not done with, what follows from them included."""
+        return sum(len(here.jobs) + len(here.state.open) + len(here.state.unfollowed) for here in self._lines)
 
     def status(self) -> Status:
         """Return a snapshot; cheap."""

@@ -350,6 +350,21 @@ class Failing:
         return message.Extracted(subject="Porto", summary="Porto", content="Mara moved to Porto.", by="model")
 
 
+async def test_a_command_does_not_wait_for_a_model_that_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a daemon `everosd add` waits for what follows, not for hours: what failed is left to whoever opens the root next."""
+    monkeypatch.setattr(learning, "PATIENCE_S", 0.05)
+    async with running(tmp_path, memorize__async_queue__retry_backoff_seconds=600.0) as node:
+        assert node.learning is not None
+        intake(node)._episodes._extractor = Failing()  # type: ignore[assignment]
+        await intake(node).add(session(), said("I moved to Porto."), task_id="t")
+        with pytest.raises(errors.LLMUnavailable):
+            await intake(node).flush(session(), task_id="t")
+        await node.learning.settled(10)
+        assert (1, 1) == (intake(node).status().failed, intake(node).n_left())
+
+
 async def test_a_fault_of_everosd_repeats_no_word_of_what_was_said(tmp_path: Path) -> None:
     """An error whose words are the message's: health, the listing and the log above debug have the place of it alone."""
     model = Failing()
