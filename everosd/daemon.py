@@ -14,7 +14,7 @@ import importlib
 import os
 import sqlite3
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -175,6 +175,10 @@ async def open_parts(
 
     The vector index and the model open later, when the loops run: nothing waits for them.
     """
+    # In a thread, because it takes longer than anything may hold the loop up; what stands below finds it done.
+    await asyncio.to_thread(
+        _import, ("cascade.apply", "index.text", "search.query", *(("learning",) if learns else ()))
+    )
     from everosd.cascade import apply, embed, project
     from everosd.index import text
     from everosd.log import layout, writer
@@ -260,6 +264,11 @@ async def open_parts(
             search=finder,
             learning=learner,
         )
+
+
+def _import(names: Iterable[str]) -> None:
+    for name in names:
+        importlib.import_module(f"everosd.{name}")
 
 
 def _opener(settings: config.Config) -> Callable[[Path], tuple[vector.VectorIndex, bool]]:

@@ -20,6 +20,8 @@ AFTER_CRASH_S = 10.0
 LONGEST_LOOK_S = 15.0
 """Between two looks for sessions that have gone silent."""
 N_LOADED_AT_ONCE = 8
+RETRY_S = 1.0
+"""Between two attempts at a ledger that cannot be written."""
 MIN_JUDGED = 4
 """New messages before the model is asked whether a conversation has ended."""
 CLEAN = "intake_clean"
@@ -85,16 +87,27 @@ class Unasked:
     async def _take_up(self) -> None:
         """Take up what an earlier process left: once the ledger is in step with the disk."""
         await self._caught_up()
-        now_us = clock.to_us(self._clock.now())
-        kept_us = int(self._settings().memorize_async_queue.row_retention_hours * 3_600_000_000)
-        is_clean = await self._database.write(lambda connection: _begin(connection, now_us, now_us - kept_us))
-        found = await self._reader.unfinished_sessions()
+        is_clean, found = await self._left()
         if found:
             log.info("sessions_taken_up", n_sessions=len(found), after_crash=not is_clean)
         limit = asyncio.Semaphore(N_LOADED_AT_ONCE)
         await asyncio.gather(*(self._take_up_one(at, limit, is_clean=is_clean) for at in found))
         self.has_taken_up = True
         self._wakes.set()
+
+    async def _left(self) -> tuple[bool, list[types.Owner]]:
+        """Return whether the last process ended as it should, and what it left; waits for a ledger that is locked."""
+        now_us = clock.to_us(self._clock.now())
+        kept_us = int(self._settings().memorize_async_queue.row_retention_hours * 3_600_000_000)
+        while True:
+            try:
+                found = await self._reader.unfinished_sessions()
+                return await self._database.write(lambda connection: _begin(connection, now_us, now_us - kept_us)), found
+            except db.DamagedStoreError:
+                raise  # the daemon ends; the next start sets the ledger aside
+            except errors.StoreError as error:
+                log.error("sessions_not_taken_up", reason=str(error), hint=error.hint)  # noqa: TRY400  # tried again
+                await self._clock.sleep(RETRY_S)
 
     async def _take_up_one(self, at: types.Owner, limit: asyncio.Semaphore, *, is_clean: bool) -> None:
         async with limit:
@@ -110,9 +123,12 @@ class Unasked:
             if not is_clean:
                 age_s = max(age_s, self._settings().boundary_detection.idle_minutes * 60 - AFTER_CRASH_S)
             here.touched_s = min(here.touched_s, self._clock.monotonic_s() - age_s)
-            for segment in list(state.unfollowed.values()):
-                await self._extraction.follow_up(here, segment)
             self._extraction.start(here)
+            for segment in list(state.unfollowed.values()):
+                try:
+                    await self._extraction.follow_up(here, segment)
+                except errors.StoreError as error:  # the next start looks again
+                    log.warning("segment_not_followed_up", memcell=segment.id, reason=str(error))
 
     # -- silence ---------------------------------------------------------------------------------------------------
 
