@@ -125,20 +125,20 @@ async def _messages(
     if row.parent_type != "memcell" or not row.session_id:
         return ()
     rows = await reader.messages(row.owner.app, row.owner.project, row.session_id)
-    if not took_part(rows, row.owner.id):
+    if not took_part(rows, row.owner):
         return ()
     ids = {taken for cut in _segments(rows) if cut.memcell_id == row.parent_id for taken in cut.message_ids}
     return tuple(shown for shown in _in_time_order(maker, rows) if shown.id in ids)
 
 
 def unprocessed(
-    maker: item.Maker, rows: Sequence[store_row.EntryRow], owner_id: str
+    maker: item.Maker, rows: Sequence[store_row.EntryRow], owner: types.Owner
 ) -> tuple[schema.UnprocessedMessageDTO, ...]:
     """Return the messages of a session that nothing was extracted from, in time order.
 
     They are shown only to an owner who sent one of the session's messages.
     """
-    if not took_part(rows, owner_id):
+    if not took_part(rows, owner):
         return ()
     segments = list(_segments(rows))
     closed = {segment.memcell_id for segment in segments if segment.state in EXTRACTED}
@@ -146,9 +146,15 @@ def unprocessed(
     return tuple(shown for shown in _in_time_order(maker, rows) if shown.id not in done)
 
 
-def took_part(rows: Sequence[store_row.EntryRow], owner_id: str) -> bool:
-    """Tell whether an owner sent any message of a session."""
-    return any(row.kind == "message" and item.parsed(row).fields.get("sender_id") == owner_id for row in rows)
+def took_part(rows: Sequence[store_row.EntryRow], owner: types.Owner) -> bool:
+    """Tell whether an owner sent any message of a session: a user as a user, an agent as what answers or calls tools."""
+    said = (item.parsed(row).fields for row in rows if row.kind == "message")
+    return any(is_from(fields.get("sender_id"), fields.get("role"), owner) for fields in said)
+
+
+def is_from(sender_id: str | None, role: str | None, owner: types.Owner) -> bool:
+    """Tell whether an owner sent a message: a user and an agent may have the same id."""
+    return sender_id == owner.id and (role == "user") == (owner.type == "user")
 
 
 def _segments(rows: Sequence[store_row.EntryRow]) -> Iterator[kind.Segment]:

@@ -117,12 +117,12 @@ class Memory:
         where = types.Owner(app=owner.app, project=owner.project, type="session", id=types.nfc(session_id))
         intake = self._given.intake
         kept = None if intake is None else await intake.unprocessed(where)
-        if kept is not None and (not kept or any(one.sender_id == owner.id for one in kept)):
+        if kept is not None and (not kept or any(lineage.is_from(one.sender_id, one.role, owner) for one in kept)):
             return lineage.waiting(maker, where, kept)  # what was added a moment ago is not in the ledger yet
         rows = await self._given.reader.messages(where.app, where.project, where.id)
-        if kept is not None and lineage.took_part(rows, owner.id):
+        if kept is not None and lineage.took_part(rows, owner):
             return lineage.waiting(maker, where, kept)
-        return lineage.unprocessed(maker, rows, owner.id)
+        return lineage.unprocessed(maker, rows, owner)
 
 
 def _check_top_k(asked: int) -> None:

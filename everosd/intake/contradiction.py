@@ -24,6 +24,8 @@ PROMPT = "contradictions"
 
 MAX_CORRECTED = 5
 """Facts that one fact corrects at most."""
+_N_RECENT = 300
+"""Facts of an Episode with a word that are looked at before a fact: what a book says of somebody is not compared with all of it."""
 _N_LIKE = 8
 """Facts that each search is asked for."""
 _MAX_SHOWN = 24
@@ -155,9 +157,9 @@ def within(facts: Sequence[str]) -> dict[int, tuple[int, ...]]:
     found: dict[int, tuple[int, ...]] = {}
     for at, fact in enumerate(facts):
         words, subjects = correct.words(fact), correct.subjects(fact)
-        shared = collections.Counter(other for word in words for other in having[word])
+        shared = collections.Counter(other for word in words for other in having[word][-_N_RECENT:])
         for subject in subjects:
-            shared.update(dict.fromkeys(having[subject], _SAME_SUBJECT))
+            shared.update(dict.fromkeys(having[subject][-_N_RECENT:], _SAME_SUBJECT))
         alike = [other for other, n in shared.most_common(_N_LIKE) if n >= _MIN_SHARED]
         if ids := tuple(other for other in alike if correct.contradicts(fact, facts[other]))[:MAX_CORRECTED]:
             found[at] = ids

@@ -89,6 +89,8 @@ class Extraction:
                 if segment is None:
                     await clock.wait(here.kick, wait_s, self._clock)
                     continue
+                if not here.is_new(segment):
+                    await self._caught_up()  # before it takes the place of a session that has nothing to wait for
                 async with self._slots:
                     await self._attempt(here, segment)
         finally:
@@ -98,8 +100,6 @@ class Extraction:
         """Extract one segment; whatever goes wrong is tried again later."""
         is_new = here.is_new(segment)
         try:
-            if not is_new:
-                await self._caught_up()
             written = await self._episodes.write(segment, is_new=is_new)
             here.written(segment)
             await here.finish(segment)
@@ -159,4 +159,4 @@ class _Slots:
     async def __aexit__(self, *_: object) -> None:
         self._n_taken -= 1
         async with self._freed:
-            self._freed.notify()
+            self._freed.notify_all()  # more may fit by now: the limit is that of the moment

@@ -125,8 +125,16 @@ class Line:
             self._state = await asyncio.to_thread(session.read, self._places, self.owner)
             self._is_read = True
             self._sizes.clear()
+            self._release()
         self._checked_s = now_s
         return self._state
+
+    def _release(self) -> None:
+        """Let those go on who wait for a segment that a person took out of the log."""
+        for memcell_id in self._waiters.keys() - self._state.open.keys():
+            for waiter in self._waiters.pop(memcell_id):
+                if not waiter.done():
+                    waiter.set_result(None)
 
     async def _is_in_step(self) -> bool:
         """Tell whether the log was read, and nobody else has written to it since."""

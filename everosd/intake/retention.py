@@ -79,18 +79,19 @@ class Retention:
     async def _thin(self, session: types.Owner, folder: types.RelPath, newest: str) -> int:
         """Remove the old files of one session that nothing waits in; whoever adds to it meanwhile waits for that."""
         here = self._lines.of(session)
-        async with here.lock:
-            paths = await asyncio.to_thread(finished, self._places, folder, newest)
-            if not paths:
-                return 0
-            with self._cascade.erasing(paths):
+        with contextlib.ExitStack() as stack:
+            async with here.lock:
+                paths = await asyncio.to_thread(finished, self._places, folder, newest)
+                if not paths:
+                    return 0
+                stack.enter_context(self._cascade.erasing(paths))
                 async with self._pen.erasing(paths):
                     for path in paths:
                         await self._pen.erase(path)
                     await asyncio.to_thread(_drop_if_empty, Path(self._places.root, folder))
-                    await self._cascade.notice(paths, NOTICED_S)
-            with contextlib.suppress(errors.LogError):  # said by whoever reads it next
-                await here.renew()
+                with contextlib.suppress(errors.LogError):  # said by whoever reads it next
+                    await here.renew()
+            await self._cascade.notice(paths, NOTICED_S)  # without the lock: others may add meanwhile
         return len(paths)
 
 

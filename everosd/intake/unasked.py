@@ -102,7 +102,9 @@ class Unasked:
         while True:
             try:
                 found = await self._reader.unfinished_sessions()
-                return await self._database.write(lambda connection: _begin(connection, now_us, now_us - kept_us)), found
+                return await self._database.write(
+                    lambda connection: _begin(connection, now_us, now_us - kept_us)
+                ), found
             except db.DamagedStoreError:
                 raise  # the daemon ends; the next start sets the ledger aside
             except errors.StoreError as error:
@@ -163,7 +165,8 @@ class Unasked:
 
     def added(self, here: line.Line) -> None:
         """Take it that a session has grown: it may go silent, and the model may think that a conversation has ended."""
-        self._wakes.set()
+        if self._settings().boundary_detection.idle_minutes * 60 < LONGEST_LOOK_S:
+            self._wakes.set()  # else the next look comes in time
         is_wanted = self._settings().boundary_detection.asks_model and self._judge.is_set_up
         n_new = len(here.state.waiting) - here.n_judged
         if is_wanted and not here.state.is_deferred and n_new >= MIN_JUDGED and self._tasks is not None:

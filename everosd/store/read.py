@@ -134,7 +134,7 @@ class Reader:
             marks = ", ".join("?" * len(part))
             rows = await self._all(
                 f"SELECT {FIELDS} FROM entries e WHERE e.app = ? AND e.project = ? AND e.owner_type = ?"  # noqa: S608
-                f" AND e.owner_id = ? AND e.parent_id IN ({marks}) AND e.kind = ? AND e.is_shadowed = 0"
+                f" AND e.owner_id = ? AND e.parent_id IN ({marks}) AND e.parent_id <> '' AND e.kind = ? AND e.is_shadowed = 0"
                 " ORDER BY e.path, e.position",
                 (owner.app, owner.project, owner.type, owner.id, *part, kind),
             )
