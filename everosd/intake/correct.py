@@ -49,6 +49,8 @@ class _Said(NamedTuple):
     is_denied: bool
     corrects: bool
     """It says so itself: `actually`, `instead`, …"""
+    is_over: bool
+    """It says that something holds no more, not only that it does not."""
     is_stative: bool
     """It says how something is, not what happened."""
 
@@ -83,6 +85,19 @@ def words(statement: str) -> frozenset[str]:
     return frozenset[str]().union(*(clause.words for clause in _read(statement).clauses))
 
 
+def may_correct(statement: str) -> bool:
+    """Return whether a statement says anything that another one may be held against: cheap, for many of them."""
+    read = _read(statement)
+    return bool(read.claims) or any(one.is_denied or one.corrects or one.numbers for one in read.clauses)
+
+
+def clauses(statement: str) -> tuple[str, ...]:
+    """Return the clauses of a statement, as it is taken apart here; who said it is not among them."""
+    match = _SPEAKER.match(statement)
+    text = match["text"] if match else statement
+    return tuple(clause for sentence in _SENTENCES.split(text[:MAX_CHARS]) for clause in _parted(sentence))
+
+
 def subjects(statement: str) -> frozenset[tuple[str, frozenset[str]]]:
     """Return what a statement claims something of, and in which respect: two without a common one say nothing of the same."""
     return frozenset((claim.kind, claim.about) for claim in _read(statement).claims)
@@ -109,7 +124,7 @@ def _clauses_clash(later: _Said, earlier: _Said) -> bool:
     if shared < _MIN_SHARED:
         return False
     share = _share(words, before)
-    if later.is_denied != earlier.is_denied and share >= _ALIKE:
+    if later.is_denied != earlier.is_denied and (share >= _ALIKE or (later.is_over and words <= before)):
         return True
     if later.numbers and earlier.numbers and not later.numbers & earlier.numbers:
         is_stative = later.is_stative and earlier.is_stative
@@ -135,14 +150,25 @@ def _read(statement: str) -> _Statement:
         if sentence.rstrip("\"'”’»)").endswith(("?", "？", "؟")):
             continue
         about = frozenset((speaker,)) if speaker else frozenset[str]()
-        for clause in filter(None, (part.strip(_AROUND)[:MAX_CLAUSE_CHARS] for part in _CLAUSES.split(sentence))):
+        corrects = False
+        for part in _parted(sentence):
+            clause = _LEAD.sub("", part)
+            corrects = corrects or clause != part
+            if not clause:
+                continue  # `Actually, …` is said of what follows
             found = list(_claims(clause, speaker, about))
             claims += found
             about = found[-1].about if found else about or _named(clause)
-            clauses.append(_said(clause, speaker))
+            said = _said(clause, speaker)
+            clauses.append(said._replace(corrects=said.corrects or corrects))
+            corrects = False
         if len(claims) > MAX_CLAIMS:
             break
     return _Statement(tuple(claims[:MAX_CLAIMS]), tuple(clauses[:MAX_CLAIMS]))
+
+
+def _parted(sentence: str) -> Iterator[str]:
+    return filter(None, (part.strip(_AROUND)[:MAX_CLAUSE_CHARS] for part in _CLAUSES.split(sentence)))
 
 
 def _named(clause: str) -> frozenset[str]:
@@ -157,7 +183,7 @@ def _named(clause: str) -> frozenset[str]:
 
 def _claims(clause: str, speaker: str, about: frozenset[str]) -> Iterator[_Claim]:
     folded = clause.casefold().replace("’", "'")
-    is_denied = _DENIES.search(folded) is not None
+    is_denied = _is_denied(folded)
     for kind, pattern, is_exclusive in _RELATIONS:
         match = pattern.search(folded)
         if match is None:
@@ -166,6 +192,8 @@ def _claims(clause: str, speaker: str, about: frozenset[str]) -> Iterator[_Claim
             (match["about"] or "") if "about" in pattern.groupindex else folded[: match.start()], speaker
         )
         if subject is None:
+            continue
+        if kind == _WORKPLACE and not _is_place(match["value"], clause):
             continue
         if value := _values(match["value"]):
             denied = is_denied or ("denied" in pattern.groupindex and match["denied"] is not None)
@@ -197,6 +225,13 @@ def _subject(text: str, speaker: str) -> frozenset[str] | None:
         elif word not in _EMPTY and word not in _WHEN:
             found.add(_stem(word))
     return frozenset(found)
+
+
+def _is_place(value: str, clause: str) -> bool:
+    """Return whether a folded value is written as names of places are in its clause: not `in marketing`, `in IT`."""
+    first = next(iter(_words(value)), "")
+    match = re.search(rf"\b{re.escape(first)}\b", clause, re.IGNORECASE) if first else None
+    return match is not None and match[0][:1].isupper() and not match[0].isupper() and first not in _MONTHS
 
 
 def _is_i(words: list[str]) -> bool:
@@ -232,10 +267,15 @@ def _said(clause: str, speaker: str) -> _Said:
         words=words,
         speaker=speaker,
         numbers=frozenset(_NUMBER_WORDS.get(each, each) for each in _NUMBERS.findall(folded)),
-        is_denied=_DENIES.search(folded) is not None,
+        is_denied=_is_denied(folded),
         corrects=_CORRECTS.search(folded) is not None,
+        is_over=_OVER.search(folded) is not None,
         is_stative=_STATIVE.search(folded) is not None,
     )
+
+
+def _is_denied(folded: str) -> bool:
+    return _DENIES.search(folded) is not None or _NE_PLUS.search(folded) is not None
 
 
 def _words(text: str) -> list[str]:
@@ -319,6 +359,21 @@ _CORRECTS = re.compile(
         " in_realtà anzi correzione cambiato na_verdade correção aliás mudei mudou"
     ) + r")\b|其实|其實|改成|改为|改為|更正|実は|訂正|変更"
 )  # fmt: skip
+_LEAD = re.compile(
+    r"^(?:(?:" + _any(
+        "actually in_fact correction eigentlich tatsächlich korrektur en_fait correction en_realidad corrección in_realtà"
+        " correzione na_verdade correção aliás"
+    ) + r")\b|其实|其實|更正|実は|訂正)[\s,:，、：]*",
+    re.IGNORECASE,
+)  # fmt: skip
+"""What stands before a correction and is no part of what is said."""
+_NE_PLUS = re.compile(r"(?:\bne\s|\bn')[^.]{1,40}\bplus\b")
+"""A denial with a verb in the middle, which is not to go with it."""
+_OVER = re.compile(
+    r"\b(?:" + _any(
+        "no_longer not_anymore anymore any_more nicht_mehr ne_plus plus_de ya_no no_más non_più já_não não_mais"
+    ) + r")\b|\bkein\w*\b.*\bmehr\b|不再|" + _NE_PLUS.pattern
+)  # fmt: skip
 _STATIVE = re.compile(
     r"\b(?:" + _any(
         "is are am i'm it's has have has_got costs cost weighs weigh earns earn pays pay starts opens closes begins"
@@ -338,6 +393,10 @@ _WHEN = frozenset(
     "yesterday tomorrow week weekend month year day last next ago later monday tuesday wednesday thursday friday saturday"
     " sunday spring summer autumn fall winter gestern morgen woche monat jahr hier demain semaine mois année ayer mañana"
     " semana mes año ieri domani settimana mese anno ontem amanhã mês ano".split()
+)
+_MONTHS = frozenset(
+    "january february march april may june july august september october november december januar februar märz mai juni juli"
+    " oktober dezember janvier février mars avril juin juillet août septembre octobre novembre décembre".split()
 )
 _OF_MYSELF = frozenset(
     "i i'm i've i'd i'll we we're we've my our mine me us ich wir mein meine meinen meiner meinem unser unsere mich mir"
@@ -369,6 +428,8 @@ _SYNONYMS = {
     "home": "live lives living moved moving home wohne wohnt lebe gezogen habite déménagé vivo vive mudé abito trasferito"
     " moro mora mudei 住 搬 引っ越",
     "work": "work works working job arbeite arbeitet travaille trabajo trabaja lavoro lavora trabalho trabalha 工作 働",
+    "workplace": "works work working arbeite arbeitet travaille",
+    "job": "works work working job arbeite arbeitet travaille trabajo trabaja lavoro lavora trabalho trabalha 当",
     "name": "called named name heißt appelle llama chiama",
     "age": "years old jahre alt",
     "family": "married single divorced engaged verheiratet geschieden marié casado casada sposato soltero",
@@ -380,6 +441,16 @@ _SYNONYMS = {
 """What the same is said with otherwise."""
 
 _V = r"\s+(?P<value>[^.!?]+)"
+_WORKPLACE = "workplace"
+_STILL = r"(?:\s+(?:now|currently|mainly|remotely|jetzt|nun|nicht|mehr|maintenant|plus|pas|ahora|adesso|agora|più))*"
+"""What may stand between a verb and the rest."""
+_WORKS = r"\b(?:works?|working|arbeite|arbeitet|travaille|trabajo|trabaja|lavoro|lavora|trabalho|trabalha)\b" + _STILL
+_AS = (
+    r"\s+(?:as\s+(?:an?|the)(?=\s+(?!team|group|unit|result))|als|comme|como|come|(?<=trabajo\s)de|(?<=trabaja\s)de)\s+"
+)
+_JOB = (
+    _WORKS + _AS + r"(?P<value>[^.!?]+?)(?=\s+(?:in|at|for|by|near|bei|für|chez|pour|à|en|para|da|presso|em|no|na)\b|$)"
+)
 _LIKES = _any(
     "like likes love loves enjoy enjoys adore adores mag liebe liebt aime adore adoro gosto_de gosto_da gosto_do gosta_de amo"
     " ama me_gusta me_encanta me_gustan mi_piace mi_piacciono"
@@ -407,7 +478,7 @@ _RELATIONS = (
         "home",
         r"\b(?:(?P<denied>used\s+to\s+live|left|moved\s+(?:away\s+|out\s+)from)|lives?|living|moved|moving|relocated|relocating|resides?|"
         r"based|settled|wohne|wohnt|lebe|lebt|habite|vis|vit|vivo|vive|abito|abita|moro|mora)\b"
-        r"(?:\s+(?:back|over|out|now|alone|together|jetzt|nun|seit\s+\w+|maintenant|ahora|adesso|agora))*"
+        r"(?:\s+(?:back|over|out|now|alone|together|jetzt|nun|nicht|mehr|seit\s+\w+|maintenant|plus|pas|ahora|adesso|agora|più))*"
         r"(?:\s+from\s+(?:\w+\s+){0,2}?\w+)?(?:(?(denied)(?:\s+in)?|\s+(?:in|to|at|near|nach|bei|à|a|au|aux|en|em|no|na)))" + _V,
     ),
     _relation(
@@ -419,9 +490,16 @@ _RELATIONS = (
     _relation(
         "work",
         r"\b(?:(?P<denied>used\s+to\s+work)|works?|working|job|employed|arbeite|arbeitet|travaille|trabajo|trabaja|lavoro|lavora|"
-        r"trabalho|trabalha)\b(?:\s+(?:now|jetzt|maintenant|ahora|adesso|agora))?\s+"
-        r"(?:at|for|by|bei|für|chez|pour|en|para|per|da|presso|na|no|em)" + _V,
+        r"trabalho|trabalha)\b" + _STILL + r"\s+(?:at|for|by|bei|für|chez|pour|en|para|per|da|presso|na|no|em)" + _V,
     ),
+    _relation("work", _WORKS + _AS + r"(?:[\w'-]+\s+){1,5}?(?:at|bei|chez|presso)" + _V),
+    _relation(
+        _WORKPLACE,
+        r"\b(?:works?|working|arbeite|arbeitet|travaille)\b" + _STILL + r"(?:" + _AS + r"(?:[\w'-]+\s+){1,5}?|\s+)(?:in|à)"
+        r"\s+(?P<value>[^.!?]+?)(?=\s+(?:as|als|comme)\b|$)",
+    ),
+    _relation("job", _JOB),
+    _relation("am", _JOB, is_exclusive=False),
     _relation(
         "name",
         r"\b(?:is|am|are)\s+(?:now\s+)?(?:called|named)" + _V,
@@ -451,7 +529,16 @@ _RELATIONS = (
     ),
     _relation("home", r"^(?P<about>.*?)(?:现在|現在)?(?:住在|搬到|搬去|搬家到|定居在|生活在)(?P<value>[^，。！了]+)"),
     _relation("home", r"^(?:(?P<about>(?!今|現在).*?)[はが、])?(?:今は|現在は|今)?(?P<value>[^はが、。]+?)(?:に|へ)(?:住|引っ越|引越|移住)"),
-    _relation("work", r"^(?P<about>.*?)(?:现在|現在)?在(?P<value>[^，。]+?)(?:工作|上班)"),
+    _relation(
+        "work",
+        r"^(?P<about>.*?)(?:已经|已經)?(?:不再|不)?(?:现在|現在|目前)?在(?!想|考虑|考慮)(?P<value>[^，。]+?)"
+        r"(?:工作|上班|任职|任職|[当當](?![然时時中地天初年]))",
+    ),
+    _relation(
+        "job",
+        r"^(?P<about>[^不在]*?)(?:已经|已經)?(?:不再|不)?(?:现在|現在|目前)?(?:在[^，。]{1,12}?)?[当當](?![然时時中地天初年])(?P<value>[^，。！了]+)",
+        is_exclusive=False,
+    ),
     _relation("like", r"^(?P<about>[^不讨讨討恨]*?)(?:很|最|非常)?(?:喜欢|喜歡|爱|愛)(?P<value>[^，。！了]+)", is_exclusive=False),
     _relation("like", r"^(?P<about>.*?)(?P<denied>不喜欢|不喜歡|讨厌|討厭|恨)(?P<value>[^，。！了]+)", is_exclusive=False),
     _relation("like", r"^(?:(?P<about>.*?)は)?(?P<value>[^はが、。]+?)が(?:大)?好き", is_exclusive=False),

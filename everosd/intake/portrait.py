@@ -14,7 +14,7 @@ import msgspec
 
 from everosd import types
 from everosd.index import token
-from everosd.intake import revision, statement
+from everosd.intake import correct, revision, statement
 from everosd.log import escape, whole
 
 EXPLICIT, TRAITS = "explicit_info", "implicit_traits"
@@ -29,6 +29,7 @@ _MAX_GONE = 300
 _N_IN_SUMMARY = 5
 _LIKE = 0.8
 """Share of the words of the shorter text that the longer one has from which on they say the same."""
+_MIN_SHARED = 2
 _STRONG = 0.7
 """Terms of less weight are forms that a word may have, not the word."""
 _NEGATED = re.compile(
@@ -36,7 +37,9 @@ _NEGATED = re.compile(
     re.IGNORECASE,
 )
 _NUMBER = re.compile(r"\d+")
-_SPEAKER = re.compile(r"^(?P<said>[^\s:：][^:：\n]{0,79} said[:：]) (?P<text>.*)$", re.DOTALL)  # noqa: RUF001
+_SPEAKER = re.compile(r"^(?P<said>[^\s:：][^:：\n]{0,79}[:：]) (?P<text>.*)$", re.DOTALL)  # noqa: RUF001
+_SAID = re.compile(r"^(?P<name>[^\s:：][^:：\n]{0,79}?) said(?P<mark>[:：] )")  # noqa: RUF001
+"""As earlier versions put it, whatever the language."""
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,13 +96,16 @@ def shared_words(one: str, other: str) -> frozenset[str]:
 
 def says_the_same(one: str, other: str) -> bool:
     """Tell whether two texts say the same, as far as their words tell: the numbers, and whether it is denied, have to agree."""
+    one, other = (_SAID.sub(r"\g<name>\g<mark>", text) for text in (one, other))
     first, second = _words(one), _words(other)
     if set(_NUMBER.findall(one)) != set(_NUMBER.findall(other)) or bool(_NEGATED.search(one)) != bool(
         _NEGATED.search(other)
     ):
         return False
     n_shared = len(first & second)
-    return first == second or (n_shared > 1 and n_shared >= _LIKE * min(len(first), len(second)))
+    if first != second and (n_shared < _MIN_SHARED or n_shared < _LIKE * min(len(first), len(second))):
+        return False
+    return not correct.contradicts(one, other) and not correct.contradicts(other, one)
 
 
 def is_gone(text: str, evidence: str, gone: Sequence[tuple[str, ...]]) -> bool:
@@ -127,8 +133,11 @@ def items(values: Mapping[str, object], key: str) -> list[object] | None:
     return [] if value in ("", "null", "~") else None
 
 
-def summary_of(explicit: Sequence[object]) -> str:
-    """Return a summary made of items: their own words, who somebody is before what they like, the newest first."""
+def lines_of(explicit: Sequence[object]) -> list[str]:
+    """Return a summary made of items, one a line: who somebody is before what they like, the newest first.
+
+    Each is in its own words. Who said them stands before the first of neighbours that one person said.
+    """
 
     def place(at: int) -> tuple[int, int]:
         item = explicit[at]
@@ -137,17 +146,17 @@ def summary_of(explicit: Sequence[object]) -> str:
         return (known.index(category) if category in known else len(known), -at)
 
     said = ""
-    parts: list[str] = []
+    lines: list[str] = []
     for at in sorted(range(len(explicit)), key=place)[:_N_IN_SUMMARY]:
-        text = main_text(explicit[at]).strip()
+        text = _SAID.sub(r"\g<name>\g<mark>", " ".join(main_text(explicit[at]).split()))
         found = _SPEAKER.match(text)
-        if found is not None and found["said"] == said:
+        is_quoted = found is not None and found["text"] == " ".join(_evidence(explicit[at]).split())
+        if found is not None and is_quoted and found["said"] == said:
             text = found["text"]
-        elif found is not None:
-            said = found["said"]
-        if text and sum(map(len, parts)) + len(text) < MAX_SUMMARY_CHARS // 2:
-            parts.append(text if text.endswith((".", "!", "。", "！", "…")) else f"{text}.")  # noqa: RUF001
-    return " ".join(parts)
+        if text and sum(map(len, lines)) + len(text) < MAX_SUMMARY_CHARS // 2:
+            said = found["said"] if found is not None and is_quoted else said
+            lines.append(text if text.endswith((".", "!", "。", "！", "…")) else f"{text}.")  # noqa: RUF001
+    return lines
 
 
 def taken_out(values: Mapping[str, object], base: revision.Revision | None) -> list[tuple[str, str]]:
@@ -191,13 +200,15 @@ def merged(
         lists[key] = _list(key, there, own, known, proposal)
     explicit = lists.get(EXPLICIT, [])
     summary = proposal.summary if not _mentions(proposal.summary, known) else ""
-    summary = (summary or summary_of(explicit))[:MAX_SUMMARY_CHARS]
+    new = _Summary(
+        lines=(summary[:MAX_SUMMARY_CHARS],) if summary else tuple(lines_of(explicit)), is_prose=bool(summary)
+    )
     known = list(dict.fromkeys(known))[-_MAX_GONE:]
     if present is None:
-        return _new(owner, lists, summary, known)
+        return _new(owner, lists, new, known)
     changed: dict[str, whole.Value] = {key: each for key, each in _head(owner).items() if key not in values}
     changed |= {key: each for key, each in lists.items() if each != items(values, key)}  # type: ignore[misc]
-    text = _texts(values, body, base, summary)
+    text = _texts(values, body, base, new)
     if text.summary is not None and text.summary != values.get("summary", ""):
         changed["summary"] = text.summary
     return Merged(values=changed, body=text.body, gone=tuple(known), theirs=frozenset(theirs) | text.theirs)
@@ -222,12 +233,12 @@ def _head(owner: types.Owner) -> dict[str, whole.Value]:
 
 
 def _new(
-    owner: types.Owner, lists: Mapping[str, list[object]], summary: str, gone: Sequence[tuple[str, ...]]
+    owner: types.Owner, lists: Mapping[str, list[object]], summary: _Summary, gone: Sequence[tuple[str, ...]]
 ) -> Merged | None:
-    if not summary and not any(lists.values()):
+    if not summary.lines and not any(lists.values()):
         return None
-    values = {**_head(owner), "summary": summary, **lists}
-    return Merged(values=values, body=summary, gone=tuple(gone))  # type: ignore[arg-type]
+    values = {**_head(owner), "summary": summary.head, **lists}
+    return Merged(values=values, body=summary.body, gone=tuple(gone))  # type: ignore[arg-type]
 
 
 def _list(
@@ -248,6 +259,26 @@ def _list(
 
 _HEAD, _BODY, _AROUND = "summary", "body", "around"
 """Marks: the summary in the frontmatter is a person's; so is the body; so is what stands around the summary in the body."""
+_LINE, _OUT = "line", "out"
+"""Marks of lines of the body: a person wrote it; a person took it out or changed it."""
+
+
+class _Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be told of somebody, in short."""
+
+    lines: tuple[str, ...]
+    is_prose: bool
+    """A model's, one line that is another one each time; else statements, one a line."""
+
+    @property
+    def head(self) -> str:
+        """As it stands in the frontmatter."""
+        return " ".join(self.lines)
+
+    @property
+    def body(self) -> str:
+        """As it stands in the body."""
+        return "\n".join(self.lines)
 
 
 class _Texts(msgspec.Struct, frozen=True, kw_only=True):
@@ -258,19 +289,82 @@ class _Texts(msgspec.Struct, frozen=True, kw_only=True):
     theirs: frozenset[str] = frozenset()
 
 
-def _texts(values: Mapping[str, object], body: str, base: revision.Revision | None, new: str) -> _Texts:
+def _texts(values: Mapping[str, object], body: str, base: revision.Revision | None, new: _Summary) -> _Texts:
     """Bring together the summary in the frontmatter and the one in the body: they are one, and a person may edit either."""
     there = values.get("summary", "")
     former, former_body = ("", "") if base is None else (base.values.get("summary", ""), base.body)
     marks = frozenset[str]() if base is None else base.theirs
-    is_own_body = body == former_body and not marks & {_BODY, _AROUND}
+    is_own_body = body == former_body and not {each.partition(":")[0] for each in marks} & {_BODY, _AROUND, _LINE, _OUT}
     if there != former or _HEAD in marks:
         shown = str(there) if isinstance(there, str) and there and is_own_body else None
         return _Texts(body=shown, theirs=frozenset({_HEAD} if is_own_body else {_HEAD, _BODY}))
     if is_own_body:
-        return _Texts(summary=new, body=new)
-    if _BODY not in marks and isinstance(former, str) and former and body.count(former) == 1:
-        return _Texts(summary=new, body=body.replace(former, new), theirs=frozenset({_AROUND}))
-    collapsed = escape.one_line(" ".join(body.split()))
-    summary = collapsed if 0 < len(collapsed) <= MAX_SUMMARY_CHARS else None
-    return _Texts(summary=summary, theirs=frozenset({_BODY}))
+        return _Texts(summary=new.head, body=new.body)
+    summary = former if isinstance(former, str) else ""
+    if _BODY not in marks and (merged := _Lines(body, former_body, summary, marks).merged(new)) is not None:
+        return merged
+    if _BODY not in marks and summary and body.count(summary) == 1:
+        return _Texts(summary=new.head, body=body.replace(summary, new.head), theirs=frozenset({_AROUND}))
+    return _Texts(summary=_collapsed(body), theirs=frozenset({_BODY}))
+
+
+def _collapsed(body: str) -> str | None:
+    """Return a body as the frontmatter's summary has it; None where that has no room for it."""
+    line = escape.one_line(" ".join(body.split()))
+    return line if 0 < len(line) <= MAX_SUMMARY_CHARS else None
+
+
+class _Lines:
+    """A body of which a person changed some lines: theirs stay as they are, the others are kept up to date."""
+
+    def __init__(self, body: str, former_body: str, former: str, marks: frozenset[str]) -> None:
+        """Compare what is there with the version that it was made of, and what was known of that."""
+        self._marks = marks
+        own = [line for line in former_body.split("\n") if line.strip() and revision.mark(_LINE, line) not in marks]
+        # Of a version that knew of no lines: what stood around the summary in it was a person's.
+        self._own = [line for line in own if line == former] if _AROUND in marks else own
+        self._there = body.split("\n")
+        self._lost = [line for line in self._own if line not in self._there]
+
+    def merged(self, new: _Summary) -> _Texts | None:
+        """Return the body and its summary; None where the person wrote a body of their own."""
+        at = next((at for at, line in enumerate(self._there) if line in self._own or self._is_changed(line, new)), None)
+        if at is None:
+            return None
+        is_out = {revision.mark(_OUT, _key(line)) for line in self._lost}
+        is_out |= {mark for mark in self._marks if mark.startswith(f"{_OUT}:")}
+        mine = " ".join(line for line in self._there if line not in self._own)
+        wanted = {
+            _key(line): line
+            for line in new.lines
+            if revision.mark(_OUT, _key(line)) not in is_out and _key(line) not in mine
+        }
+        lines: list[str] = []
+        place = 0  # behind the last line that everosd wrote, there or gone: new ones come there
+        theirs = set[str]()
+        for number, line in enumerate(self._there):
+            if line not in self._own:
+                lines.append(line)
+                theirs |= {revision.mark(_LINE, line)} if line.strip() else set()
+                place = len(lines) if number == at else place
+                continue
+            if _key(line) in wanted:
+                lines.append(wanted.pop(_key(line)))
+            place = len(lines)
+        lines[place:place] = wanted.values()
+        body = "\n".join(lines)
+        return _Texts(summary=_collapsed(body) or new.head, body=body, theirs=frozenset(theirs | is_out))
+
+    def _is_changed(self, line: str, new: _Summary) -> bool:
+        """Return whether a line of the person's is one of everosd's with changes; prose is another one anyway."""
+        if new.is_prose or not line.strip():
+            return False
+        return any(2 * len(shared_words(line, one)) >= len(_words(one)) for one in self._lost) or (
+            revision.mark(_LINE, line) in self._marks
+        )
+
+
+def _key(line: str) -> str:
+    """Return a line without who said it, which stands before the first one only."""
+    found = _SPEAKER.match(_SAID.sub(r"\g<name>\g<mark>", line))
+    return found["text"] if found else line

@@ -14,7 +14,7 @@ import structlog
 
 from everosd import clock, errors, types
 from everosd.engine import strategy
-from everosd.intake import opinion, portrait, revision, statement, verbatim
+from everosd.intake import correct, opinion, portrait, revision, statement, verbatim
 from everosd.log import entry_text, escape, file, layout, parse, view, whole, writer
 from everosd.models import chat, prompt
 from everosd.narrative import check
@@ -568,8 +568,19 @@ def picked(
     """
     found: dict[str, statement.Statement] = {}
     slots: dict[str, str] = {}
+    items = [(item, _evidence(item)) for item in portrait.items(values, portrait.EXPLICIT) or []]
+    outdated = []
     for episode in turn:
-        for one in statement.statements(names, episode.content):
+        for sentence in (
+            one for text in statement.said_by(names, episode.content) for one in statement.sentences(text)
+        ):
+            if correct.may_correct(sentence):
+                known = (names[0], sentence)
+                found = {key: one for key, one in found.items() if not _is_over(one.text, known)}
+                outdated += [item for item, told in items if item not in outdated and told and _is_over(told, known)]
+            one = statement.statement(sentence)
+            if one is None:
+                continue
             former = found.get(slots.get(one.slot, "")) if one.slot else None
             if former is not None and former.is_alone:
                 del found[former.text.casefold()]
@@ -577,18 +588,36 @@ def picked(
             if one.slot:
                 slots[one.slot] = one.text.casefold()
     explicit = tuple(
-        {"category": one.category, "description": f"{names[0]} said: {one.text}", "evidence": one.text}
+        {"category": one.category, "description": f"{names[0]}: {one.text}", "evidence": one.text}
         for one in found.values()
     )
-    outdated = []
-    for item in portrait.items(values, portrait.EXPLICIT) or []:
-        evidence = item.get("evidence", "") if isinstance(item, Mapping) else ""
-        former = statement.statement(evidence) if isinstance(evidence, str) else None
+    for item, evidence in items:
+        former = statement.statement(evidence)
         if (
             former is not None
             and former.is_alone
             and former.slot in slots
             and slots[former.slot] != former.text.casefold()
+            and item not in outdated
         ):
             outdated.append(item)
     return portrait.Proposal(explicit=explicit, outdated=tuple(outdated) if is_latest else ())
+
+
+def _evidence(item: object) -> str:
+    evidence = item.get("evidence", "") if isinstance(item, Mapping) else ""
+    return evidence if isinstance(evidence, str) else ""
+
+
+def _is_over(former: str, said: tuple[str, str]) -> bool:
+    """Return whether what somebody said before does not hold any more, by what they say later (their name, and that).
+
+    A sentence of which a part still holds that says something by itself does not go: nothing of it is to be lost.
+    """
+    name, later = said[0], f"{said[0]}: {said[1]}"
+    if not correct.contradicts(later, f"{name}: {former}"):
+        return False
+    parts = correct.clauses(former)
+    return len(parts) == 1 or not any(
+        statement.statement(part) is not None and not correct.contradicts(later, f"{name}: {part}") for part in parts
+    )

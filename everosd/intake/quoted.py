@@ -27,6 +27,9 @@ log = structlog.get_logger(__name__)
 OPENING, CLOSING = "<recalled_memory>", "</recalled_memory>"
 """What stands around text that everosd gives an agent to read."""
 
+LEFT_OUT = "[…]"
+"""What stands where sentences of a message were taken out and others stay, which may refer to them. It says nothing itself."""
+
 AT_ONCE = 8
 """Sentences that are looked for with one query, 2 ms each."""
 MAX_QUERIES = 50
@@ -125,13 +128,25 @@ async def _without(text: str, known: _Known) -> str:
     if not gone:
         return text
     left: list[str] = []
+    is_open = False  # whether the last thing that is left is a mark
     for line, said in lines:
-        kept = [one for one in said if one not in gone]
-        if len(kept) == len(said):
+        if not any(one in gone for one in said):
             left.append(line)
-        elif any(_WORD.search(_LEAD.sub("", one)) for one in kept):
-            left.append(" ".join(kept))
-    return "\n".join(left).strip()
+            is_open = is_open and not line.strip()
+            continue
+        says_something = any(one not in gone and _WORD.search(_LEAD.sub("", one)) for one in said)
+        marked: list[str] = []
+        for one in said if says_something else [one for one in said if one in gone]:
+            if one not in gone:
+                marked.append(one)
+                is_open = False
+            elif not is_open:
+                marked.append(LEFT_OUT)
+                is_open = True
+        if marked:
+            left.append(" ".join(marked))
+    found = "\n".join(left).strip()
+    return found if _WORD.search(found) else ""
 
 
 def _batched(sentences: Sequence[str]) -> Iterable[Sequence[str]]:

@@ -20,7 +20,8 @@ _SENTENCE_END = re.compile(r"(?<=[.!?…])[\"'”»)\]]*\s+(?=\S)|(?<=[。！？
 _ABBREVIATED = re.compile(r"(?:\b(?:[A-Z]|Mr|Mrs|Ms|Dr|St|Prof|z\.B|d\.h|e\.g|i\.e|vs|approx|ca|bzw|usw)\.)$")
 _LEAD = re.compile(
     r"^(?:(?:oh|hi|hey|hello|well|yes|yeah|yep|no|so|and|but|also|actually|btw|by the way|thanks|thank you|ah|haha|lol"
-    r"|ja|nein|also|und|aber|hallo|oui|non|et|mais|salut|bonjour|sí|no|y|pero|hola|sì|e|ma|ciao|sim|mas|olá)\b[,.!:;]*\s+)+",
+    r"|in fact|eigentlich|tatsächlich|en fait|en realidad|in realtà|na verdade|其实|其實|実は"
+    r"|ja|nein|also|und|aber|hallo|oui|non|et|mais|salut|bonjour|sí|no|y|pero|hola|sì|e|ma|ciao|sim|mas|olá)(?:\b[,.!:;]*\s+|(?<=[实實は])[，、,]?\s*))+",  # noqa: RUF001
     re.IGNORECASE,
 )
 
@@ -36,11 +37,11 @@ Rule = tuple[str, str, str]
 _RULES: tuple[Rule, ...] = (
     # English
     ("Identity", "name", r"\bmy name(?: is|'s)\b|\b(?:just |please )?call me [A-Z]"),
-    ("Home", "home", r"\bI(?:'m| am)?(?: now| currently| still)? liv(?:e|ing) (?:in|near|at|on)\b"),
+    ("Home", "home", r"\bI(?:'m| am)?(?: now| currently| still| no longer| don't| do not)? liv(?:e|ing) (?:in|near|at|on)\b"),
     ("Home", "home", r"\bI(?:'ve| have)?(?: just| recently| finally)? moved (?:back )?(?:to|into)\b"),
     ("Identity", "", r"\bI(?:'m| am)(?: originally)? from\b|\bI (?:was born|grew up)\b|\bmy birthday (?:is|'s)\b"),
     ("Identity", "age", r"\bI(?:'m| am) \d{1,3}(?: years old)?(?=[ .,!]|$)|\bI(?:'ve| have)? (?:just )?turned \d{1,3}\b"),
-    ("Work", "work", r"\bI(?:'m| am)?(?: now| currently)? work(?:ing)? (?:as|at|for)\b"),
+    ("Work", "work", r"\bI(?:'m| am)?(?: now| currently| no longer| don't| do not)? work(?:ing)? (?:as|at|for|in)\b"),
     ("Work", "", r"\bI (?:got|started|quit|lost|left) (?:a|an|my|the)(?: new| old)? job\b|\bI(?:'m| am) (?:retired|self-employed|unemployed)\b"),
     ("Work", "", r"\bI (?:teach|study|studied|graduated|major(?:ed)? in|run my own)\b|\bI(?:'m| am) studying\b|\bmy (?:job|boss|company|employer|major|degree|startup) (?:is|'s|are)\b"),
     ("Family", "", rf"\bI(?:'ve| have)?(?: got| have)? (?:a|an|one|two|three|four|five|\d+|twin|no)\s(?:\w+ ){{0,2}}(?:{_RELATIVE})\b"),
@@ -60,9 +61,9 @@ _RULES: tuple[Rule, ...] = (
     ("Family", "", r"\bI(?:'ve| have)? (?:just |recently )?(?:got|have|adopted|lost) (?:a|an|my|two|three|our) (?:\w+ ){0,2}(?:puppy|pup|kitten|dog|cat|pet|baby|mom|mum|dad|grandma|grandpa|mother|father)\b"),
     # German
     ("Identity", "name", r"\b[Ii]ch heiße\b|\b[Mm]ein Name ist\b"),
-    ("Home", "home", r"\b[Ii]ch (?:wohne|lebe)(?: \w+)? (?:in|bei|auf)\b|\b[Ii]ch bin (?:\w+ )?nach \w+ (?:um)?gezogen\b"),
+    ("Home", "home", r"\b[Ii]ch (?:wohne|lebe)(?: \w+){0,2} (?:in|bei|auf)\b|\b[Ii]ch bin (?:\w+ )?nach \w+ (?:um)?gezogen\b"),
     ("Identity", "", r"\b[Ii]ch komme (?:\w+ )?aus\b|\b[Ii]ch bin (?:in \w+ )?(?:geboren|aufgewachsen)\b|\b[Ii]ch bin \d{1,3}(?: Jahre)?\b|\b[Ii]ch bin (?:ein|eine|von Beruf)\b"),
-    ("Work", "work", r"\b[Ii]ch arbeite (?:\w+ )?(?:als|bei|für|in)\b"),
+    ("Work", "work", r"\b[Ii]ch arbeite (?:\w+ ){0,2}(?:als|bei|für|in)\b"),
     ("Work", "", r"\b[Ii]ch studiere\b|\b[Ii]ch bin (?:Rentner|selbst(?:st)?ändig|Lehrer|Ärzt|Student|Ingenieur)\w*"),
     ("Family", "", r"\b[Ii]ch habe (?:einen?|zwei|drei|vier|keine?n?|\d+) (?:\w+ )?(?:Kind\w*|Sohn|Söhne|Tochter|Töchter|Bruder|Brüder|Schwestern?|Hunde?|Katzen?|Kater)\b|\b[Mm]eine? (?:Frau|Mann|Freund(?:in)?|Partner(?:in)?|Sohn|Tochter|Kinder|Mutter|Vater|Eltern|Bruder|Schwester|Hund|Katze|Kater)\b(?: \w+)? (?:ist|sind|heißt|heißen|hat|haben|wohnt|arbeitet)\b|\b[Ii]ch bin (?:verheiratet|verlobt|geschieden|ledig|schwanger)\b"),
     ("Health", "", r"\b[Ii]ch bin (?:\w+ )?(?:allergisch|Vegetarier|Veganer|vegan|vegetarisch|Diabetiker)\w*|\b[Ii]ch (?:esse|trinke|vertrage|rauche) (?:\w+ )?(?:kein|nicht|nie)\w*|\b[Ii]ch habe (?:eine )?(?:Allergie|\w*allergie|Asthma|Diabetes|Migräne)\b"),
@@ -114,7 +115,7 @@ _RULES: tuple[Rule, ...] = (
     ("Identity", "name", r"我叫|我的名字"),
     ("Home", "home", r"我(?:现在|目前)?(?:住在|家在|搬到了?|搬去)"),
     ("Identity", "", r"我(?:是|来自|出生于|今年\s*\d+\s*岁)(?!说|想|觉得|在想|不是)"),
-    ("Work", "work", r"我(?:现在|目前)?在[^，。！？]{1,20}(?:工作|上班)|我的工作"),  # noqa: RUF001
+    ("Work", "work", r"我(?:现在|目前|已经)?(?:不再|不)?在[^，。！？]{1,20}(?:工作|上班)|我的工作"),  # noqa: RUF001
     ("Family", "", r"我有(?:一|两|三|四|个|\d)[^，。！？]{0,6}(?:孩子|儿子|女儿|哥哥|弟弟|姐姐|妹妹|狗|猫)|我(?:的)?(?:妻子|老婆|丈夫|老公|儿子|女儿|妈妈|爸爸|父母|狗|猫)(?:是|叫|在|有)|我(?:结婚|离婚|单身|怀孕)"),  # noqa: RUF001
     ("Health", "", r"我对[^，。！？]{1,12}过敏|我(?:吃素|不吃|不喝|不能吃|有糖尿病|有哮喘)"),  # noqa: RUF001
     ("Preference", "", r"我(?:很|最|非常|特别|真的|也)?(?:不)?(?:喜欢|爱|讨厌|偏爱)|我最喜欢"),

@@ -105,7 +105,7 @@ def test_sayings_are_compared_by_what_they_say() -> None:
 
 def said(text: str, category: str = "Statement") -> dict[str, str]:
     """Return an item as it is made without a model."""
-    return {"category": category, "description": f"Mara said: {text}", "evidence": text}
+    return {"category": category, "description": f"Mara: {text}", "evidence": text}
 
 
 CLIMBS, NUTS, OSLO, SINGS, RUNS = (
@@ -203,7 +203,7 @@ def test_the_summary_follows_until_a_person_writes_it() -> None:
     base = version(CLIMBS)
     own = merge(base, base, NUTS)
     assert own is not None
-    assert own.values["summary"] == own.body
+    assert own.values["summary"] == " ".join(str(own.body).split("\n"))
     assert "allergic" in str(own.body)
     in_head = merge(version(CLIMBS, summary="Mine.", body="S."), base, NUTS)
     assert in_head is not None
@@ -223,6 +223,48 @@ def test_a_summary_says_nothing_that_was_taken_out() -> None:
     assert made is not None
     assert "peanut" not in str(made.body)
     assert "choir" in str(made.body)
+
+
+def grown(present: dict[str, Any], base: revision.Revision, *new: dict[str, str]) -> tuple[dict[str, Any], Any]:
+    """Return the next version of a profile, and what is known of it."""
+    values = {key: each for key, each in present.items() if key != "body"}
+    made = portrait.merged(MARA, (values, present["body"]), base, (), portrait.Proposal(explicit=new))
+    assert made is not None
+    body = present["body"] if made.body is None else made.body
+    values |= made.values
+    return {**values, "body": body}, revision.Revision(stamp="2", values=values, body=body, theirs=made.theirs)
+
+
+def test_a_line_that_a_person_changed_stays_and_the_others_are_kept_up_to_date() -> None:
+    """Over many versions: their line and their note stay, what they took out stays out, the summary says the same."""
+    first, base = grown(version(), base_of(version()), OSLO, CLIMBS, SINGS)
+    assert "Mara: I live in Oslo.\nI sing in a choir.\nI love climbing mountains." == first["body"]
+    first["body"] = "Mara: I live in Oslo, on a boat.\nI love climbing mountains.\n\nCall me Mar."
+    second, base = grown(first, base, NUTS)
+    mine = "Mara: I live in Oslo, on a boat.\nI love climbing mountains.\n"
+    assert f"{mine}I am allergic to peanuts.\n\nCall me Mar." == second["body"]
+    third, base = grown(second, base, RUNS)
+    assert third["body"].startswith(f"{mine}I am allergic to peanuts.\nI run marathons every year.")
+    assert "choir" not in third["body"]
+    assert " ".join(third["body"].split()) == third["summary"]
+    assert third == grown(third, base)[0]
+
+
+def test_the_only_line_changed_does_not_keep_others_out() -> None:
+    """It was one line then: what comes later stands below it."""
+    first, base = grown(version(), base_of(version()), OSLO)
+    first["body"] = "Mara: I live in Oslo, on a boat."
+    assert "Mara: I live in Oslo, on a boat.\nI sing in a choir." == grown(first, base, SINGS)[0]["body"]
+
+
+def test_a_version_without_lines_keeps_what_stands_around_its_summary() -> None:
+    """As everosd wrote it before it knew of lines."""
+    old = version(CLIMBS, summary="Mara said: I love climbing mountains.")
+    old["body"] = f"{old['summary']}\n\nCall me Mar."
+    base = msgspec.structs.replace(base_of(old), theirs=frozenset({"around"}))
+    new, _ = grown(old, base, NUTS)
+    assert new["body"].endswith("\n\nCall me Mar.")
+    assert "peanuts" in new["body"]
 
 
 @pytest.mark.parametrize(
@@ -370,15 +412,15 @@ type: user_profile
 schema_version: 1
 user_id: mara
 track: user
-summary: 'mara said: I love climbing in Yosemite every spring.'
+summary: 'mara: I love climbing in Yosemite every spring.'
 explicit_info:
 - category: Preference
-  description: 'mara said: I love climbing in Yosemite every spring.'
+  description: 'mara: I love climbing in Yosemite every spring.'
   evidence: I love climbing in Yosemite every spring.
 implicit_traits: []
 {portrait.STAMP}: {stamp}
 ---
-mara said: I love climbing in Yosemite every spring.
+mara: I love climbing in Yosemite every spring.
 """
     assert expected == text
     (row,) = await root.all(MARA, "profile")
@@ -413,6 +455,44 @@ def test_the_latest_state_wins() -> None:
     more = msgspec.structs.replace(TOLD, content="mara: I live in Oslo and I love cats.")
     kept = profile.picked(("mara",), [more, moved], {}, is_latest=True)
     assert ["I live in Oslo and I love cats.", "I moved to Bergen."] == [each["evidence"] for each in kept.explicit]
+
+
+CORRECTED = [
+    ("My favourite colour is blue.", "My favourite colour is green now."),
+    ("I am vegetarian.", "I am not vegetarian any more."),
+    ("I am a vegetarian.", "I'm no longer a vegetarian."),
+    ("Ich bin Vegetarierin.", "Ich bin keine Vegetarierin mehr."),
+    ("I work as a nurse in Leipzig.", "Actually, I no longer work in Leipzig, I work in Halle now."),
+    ("I work as a nurse in Leipzig.", "I no longer work as a nurse."),
+    ("我在银行工作。", "其实我不再在银行工作了。"),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), CORRECTED)
+def test_what_was_corrected_goes(before: str, after: str) -> None:
+    """Whether it is there already or was said in the same Episodes; a person's own item stays."""
+    first, later = (msgspec.structs.replace(TOLD, content=f"mara: {text}") for text in (before, after))
+    (item,) = profile.picked(("mara",), [first], {}, is_latest=True).explicit
+    present = version(item)
+    proposal = profile.picked(("mara",), [later], present, is_latest=True)
+    assert {item["evidence"]} == {each["evidence"] for each in proposal.outdated if isinstance(each, dict)}
+    made = merge(present, present, *proposal.explicit, outdated=proposal.outdated)
+    assert [each["evidence"] for each in proposal.explicit] == [
+        each["evidence"] for each in explicit(made, present) if isinstance(each, dict)
+    ]
+    assert made is not None
+    assert before not in f"{made.body}{made.values['summary']}"
+    assert item not in profile.picked(("mara",), [first, later], {}, is_latest=True).explicit
+    assert item in explicit(merge(present, version(), *proposal.explicit, outdated=proposal.outdated), present)
+
+
+def test_what_says_more_than_what_was_corrected_stays() -> None:
+    """Nothing is lost with it; nor does one value pass for another because all other words are the same."""
+    item = said("I am vegetarian and I love the sea.")
+    later = msgspec.structs.replace(TOLD, content="Mara: I am not vegetarian any more.")
+    assert () == profile.picked(("Mara",), [later], {"explicit_info": [item]}, is_latest=True).outdated
+    assert not portrait.says_the_same("Mara said: My favourite colour is blue.", "Mara: My favourite colour is green.")
+    assert portrait.says_the_same("Mara said: My favourite colour is blue.", "Mara: My favourite colour is blue.")
 
 
 async def test_files_copied_in_are_left_alone_until_they_are_clustered(root: open_root.Root) -> None:
@@ -450,7 +530,7 @@ async def test_a_stale_save_loses_nothing(root: open_root.Root) -> None:
     await tell(root, kept, "I live in Oslo.")
     old = await root.text(PATH)
     await tell(root, kept, "I love cats.")
-    await root.save(PATH, old.replace("---\nmara said", "---\nHello. mara said"))
+    await root.save(PATH, old.replace("---\nmara", "---\nHello. mara"))
     await tell(root, kept, "I play the cello.")
     assert {"I live in Oslo.", "I love cats.", "I play the cello."} == set(await facts(root))
     assert "---\nHello. " in await root.text(PATH)
@@ -544,8 +624,8 @@ async def test_people_are_called_by_their_name(root: open_root.Root) -> None:
     told = await root.episode(MARA, "2026-03-01\nMara Lind: I live in Oslo.\nBot: I live in the cloud.")
     await root.settled()
     await keeper(root).run(event(told))
-    assert "mara said" not in await root.text(PATH)
-    assert "Mara Lind said: I live in Oslo." in await root.text(PATH)
+    assert "mara: " not in await root.text(PATH)
+    assert "Mara Lind: I live in Oslo." in await root.text(PATH)
     assert ["I live in Oslo."] == await facts(root)
 
 

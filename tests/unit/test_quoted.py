@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from everosd import clock, config, daemon, errors, types
-from everosd.intake import message, quoted
+from everosd.intake import message, quoted, verbatim
 from everosd.log import entry as entries
 from everosd.search import query
 
@@ -51,12 +51,24 @@ async def test_recalled_memories_quoted_back_are_left_out(tmp_path: Path) -> Non
     """Sentences of an agent or a tool that memory has go, nearly the same ones too; what is new stays as it is."""
     async with opened(tmp_path / "root") as found:
         news = "Bergen has 2,562 mm of rain a year, so bring boots."
-        assert news == await _left(found, f"{FACT}\n{news}")
-        assert news == await _left(found, f"- I have moved to Bergen with my two cats, and I like the rain! {news}")
-        assert news == await _left(found, f"{news} {FACT}", "tool")
+        assert f"[…]\n{news}" == await _left(found, f"{FACT}\n{news}")
+        quoted_back = "- I have moved to Bergen with my two cats, and I like the rain!"
+        assert f"[…] {news}" == await _left(found, f"{quoted_back} {news}")
+        assert f"{news} […]" == await _left(found, f"{news} {FACT}", "tool")
         assert "" == await _left(found, "我上周和姐姐一起去了北京,还在那里买了一套房子。")
         plain = f"{news}\n\n  ```\nprint(1)\n```"
         assert plain == await _left(found, plain)
+
+
+async def test_what_was_left_out_leaves_a_mark_that_says_nothing(tmp_path: Path) -> None:
+    """What follows may refer to it. Neighbours share one mark, a message of marks alone is empty, and no fact is made of one."""
+    async with opened(tmp_path / "root") as found:
+        left = await _left(found, f"Sure, Wim! {FACT} {FACT}\n{FACT}\nIt contains no peanuts at all.")
+        assert "Sure, Wim! […]\nIt contains no peanuts at all." == left
+        assert "" == await _left(found, f"{FACT}\n\n- {FACT}")
+        assert [] == verbatim.facts(f"2026-05-01 10:00\nhelper: {quoted.LEFT_OUT}")
+        prose = "It contains no peanuts at all."
+        assert [prose] == verbatim.facts(f"{quoted.LEFT_OUT} {prose}")[-1:]
 
 
 async def test_what_a_person_says_counts_though_it_was_said_before(tmp_path: Path) -> None:
