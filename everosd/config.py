@@ -27,6 +27,8 @@ FILE_NAME = "everos.toml"
 ENV_PREFIX = "EVEROS_"
 ROOT_VARIABLE = "EVEROS_ROOT"
 DEFAULT_ROOT = "~/.everos"
+PROMPTS = "prompts"
+"""Folder in the memory root for prompts that stand in for ours."""
 ENVIRONMENT = "environment"
 MAX_INTERVAL_S = 366 * 86_400.0
 """Longer waits are mistakes of unit; they also overflow timers."""
@@ -199,6 +201,11 @@ class Llm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         return bool(self.model or self.base_url) and not self.is_set_up
 
     @property
+    def missing(self) -> str:
+        """The key without which a model that is half set counts as none."""
+        return "api_key" if self.model else "model"
+
+    @property
     def url(self) -> str:
         """The endpoint's address."""
         return self.base_url or OPENAI_URL
@@ -292,6 +299,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """Dotted keys that the command line set: they stay above everything when the rest is read again."""
     ignored: tuple[str, ...] = ()
     """Dotted keys and variables that EverOS knows and everosd does not need, sorted."""
+
+    @property
+    def prompts(self) -> Path:
+        """Folder with the person's own prompts; it need not be there."""
+        return Path(self.llm.prompts).expanduser() if self.llm.prompts else self.root / PROMPTS
 
 
 SECTIONS: dict[str, type[msgspec.Struct]] = {

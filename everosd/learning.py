@@ -121,6 +121,8 @@ class Learning:
             while self.intake.is_busy():
                 now_s, now = self._clock.monotonic_s(), (self.intake.n_left(), self._cascade.n_owed())
                 is_running = self.chat.state.n_under_way > 0 or any(one.running for one in self.engine.status())
+                # A model that is away is asked again and again: none of that is work that comes to an end.
+                is_running = is_running and not self.chat.state.is_failing
                 if now != seen or is_running or not self._has_failed():
                     moved_s, seen = now_s, now
                 elif now_s - moved_s > PATIENCE_S:

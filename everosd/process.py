@@ -44,6 +44,7 @@ MAX_DAMAGED = 3
 """Damaged ledgers that one process sets aside; then the next start, or a person, has to look."""
 
 HALF_SET = "[embedding] names an endpoint on another machine and no api_key: the built-in model stands in"
+LLM_HALF_SET = "[llm] is half set, {} is missing: it counts as none, and extraction is verbatim"
 
 M_ARENA_MAX = -8
 """`mallopt` parameter of glibc, malloc.h."""
@@ -435,6 +436,8 @@ class _Run:
         notices += self._stalls()
         if self._settings.embedding.is_half_set:
             notices.append(HALF_SET)
+        if self._settings.llm.is_half_set:
+            notices.append(LLM_HALF_SET.format(self._settings.llm.missing))
         if self._settings_error:
             notices.append(f"the settings as saved are not in force: {self._settings_error}")
         if self._waiting:

@@ -46,9 +46,7 @@ class Parts:
 
     def prompt(self, name: str) -> prompt.Prompt:
         """Return a prompt: the user's own where there is a usable one. Reads one small file."""
-        theirs = self.settings().llm.prompts
-        folder = Path(theirs).expanduser() if theirs else self.settings().root / "prompts"
-        return prompt.load(name, (folder, PROMPTS))
+        return prompt.load(name, (self.settings().prompts, PROMPTS))
 
 
 def extractor(parts: Parts) -> episode.Extractor:

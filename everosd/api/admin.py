@@ -14,7 +14,7 @@ from litestar import response
 
 from everosd import config, errors, types
 from everosd.api import errors as wire
-from everosd.api import guard, reply, schema, scope, services
+from everosd.api import guard, health, reply, schema, scope, services
 from everosd.api import request as requests
 from everosd.cascade import rebuild, verify
 from everosd.log import layout
@@ -84,10 +84,12 @@ class Admin:
         self._running: tuple[str, asyncio.Task[Last]] | None = None
 
     async def status(self, request: reply.Request) -> reply.Response:
-        """Answer GET admin/status: what the cascade says of itself."""
+        """Answer GET admin/status: what the cascade says of itself, and what is wrong with what learns."""
         reply.called(request, "admin/status")
         _require_local(request)
-        return reply.success(request, self._given.status())
+        now = self._given.status()
+        said = (*health.notices(self._given), *now.notices)
+        return reply.success(request, msgspec.structs.replace(now, notices=said))
 
     async def rebuild(self, request: reply.Request) -> response.Stream:
         """Answer POST admin/rebuild: read all Markdown again, make every index anew; accepts what the disk shows."""
@@ -167,7 +169,7 @@ class Admin:
             message = "no engine runs here: start the daemon with `everosd serve`"
             raise errors.CapabilityMissing(message)
         module = await _module("copied")
-        made: copied.Copied = module.Copied(given.cascade, given.engine, given.intake, given.clock)
+        made: copied.Copied = module.Copied(given.cascade, given.engine, given.intake, given.clock, given.model)
         wanted: copied.Wanted = module.Wanted(owner=owner, paths=paths)
 
         async def work(progress: rebuild.Progress) -> msgspec.Struct:

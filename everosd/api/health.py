@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from everosd import clock, errors
-from everosd.api import moment, schema
+from everosd.api import moment, schema, services
 from everosd.cascade import status as cascade_status
 
 if TYPE_CHECKING:
@@ -93,10 +93,13 @@ def _of_engine(dead: Sequence[engine.Dead], wrong: Sequence[errors.ConfigError])
         )
 
 
-def _of_model(state: chat.State) -> Iterator[str]:
-    """Yield why the model that reads conversations is not asked."""
+def _of_model(state: chat.State, n_waiting: int) -> Iterator[str]:
+    """Yield why the model that reads conversations is not asked, and how much waits for it."""
     if state.is_failing:
-        yield f"the model that reads conversations fails: {state.reason}; what it should read is kept and asked again"
+        kept = "what it should read is kept and asked again"
+        if n_waiting:
+            kept += f": {_n(n_waiting, 'segment')} so far"
+        yield f"the model that reads conversations fails: {state.reason}; {kept}"
 
 
 def _queue(queue: online.Status, why: tuple[str, ...]) -> schema.MemorizeQueueHealthBlock:
@@ -112,6 +115,47 @@ def _queue(queue: online.Status, why: tuple[str, ...]) -> schema.MemorizeQueueHe
         loop_restarts=queue.n_errors,
         last_loop_error_at=None if at is None else moment.iso(clock.to_us(at), moment.UTC),
     )
+
+
+class _Learning(NamedTuple):
+    """What makes memories of messages, as far as there is any of it."""
+
+    queue: online.Status | None = None
+    model: chat.State | None = None
+    dead: Sequence[engine.Dead] = ()
+    wrong: Sequence[errors.ConfigError] = ()
+
+    def said(self) -> Iterator[str]:
+        """Yield what does not work as it should; no reason of the model's twice."""
+        queue, model = self.queue, self.model
+        ill = model.reason if model is not None and model.is_failing else ""
+        if queue is not None:
+            yield from (reason for reason in queue.reasons if not (ill and ill in reason))
+            yield from _of_messages(queue)
+        yield from _of_engine(self.dead, self.wrong)
+        if model is not None:
+            yield from _of_model(model, 0 if queue is None else queue.failed)
+
+
+def _learning(given: services.Services) -> _Learning:
+    model, running = given.model, given.engine
+    return _Learning(
+        queue=None if given.intake is None else given.intake.status(),
+        model=model.state if model is not None and model.is_set_up else None,
+        dead=() if running is None else running.dead(),
+        wrong=() if running is None else running.settings.errors,
+    )
+
+
+def notices(given: services.Services) -> tuple[str, ...]:
+    """Return what is to be said of what learns, for people who look at the status; /health has it under `degraded`."""
+    return tuple(_learning(given).said())
+
+
+def answer(given: services.Services) -> schema.HealthResponse:
+    """Return the answer of GET /health."""
+    now = _learning(given)
+    return health(given.status(), version=given.version, uptime_s=given.uptime_s(), **now._asdict())
 
 
 def health(
@@ -137,7 +181,7 @@ def health(
     """
     why = tuple(reasons(status))
     of_messages = () if queue is None else (*queue.reasons, *_of_messages(queue))
-    of_others = (*of_messages, *_of_engine(dead, wrong), *(() if model is None else _of_model(model)))
+    of_learning = _Learning(queue=queue, model=model, dead=dead, wrong=wrong).said()
     return schema.HealthResponse(
         status="ok",
         version=version,
@@ -153,7 +197,7 @@ def health(
         cascade=_cascade(status, why),
         memorize_queue=None if queue is None else _queue(queue, of_messages),
         ready=status.phase == "ready",
-        degraded=(*why, *of_others, *_progress(status), *status.notices) or msgspec.UNSET,
+        degraded=(*why, *of_learning, *_progress(status), *status.notices) or msgspec.UNSET,
         watch=schema.WatchHealthBlock(mode=status.watch_mode, healthy=status.watch_healthy, reason=status.watch_reason),
         embedding=(
             None

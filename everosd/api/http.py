@@ -114,17 +114,7 @@ def _own_routes(given: services.Services, counted: metrics.Metrics) -> list[Any]
     @handlers.get("/health")
     async def answer_health(request: reply.Request) -> reply.Response:
         reply.called(request, "health")
-        model, running = given.model, given.engine
-        now = health.health(
-            given.status(),
-            version=given.version,
-            uptime_s=given.uptime_s(),
-            queue=None if given.intake is None else given.intake.status(),
-            model=model.state if model is not None and model.is_set_up else None,
-            dead=() if running is None else running.dead(),
-            wrong=() if running is None else running.settings.errors,
-        )
-        return reply.raw(schema.ENCODER.encode(now))
+        return reply.raw(schema.ENCODER.encode(health.answer(given)))
 
     @handlers.get("/metrics")
     async def answer_metrics(request: reply.Request) -> reply.Response:

@@ -24,7 +24,7 @@ from everosd.cli import client, node, show
 from everosd.watch import mount
 
 if TYPE_CHECKING:
-    from everosd.models import embed
+    from everosd.models import chat, embed
 
 Level = Literal["ok", "note", "warn", "fail"]
 
@@ -46,12 +46,14 @@ MODEL_FAILS = (
     " or has other EVEROS_ variables than you have here"
 )
 
+SEE_LLM = "see that the model runs, and correct [llm] in everos.toml; messages are kept, and read once it answers"
+
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One thing looked at."""
 
     level: Level
-    """`fail` stops everosd, `warn` costs something, `note` is for knowing."""
+    """`fail` stops everosd, or keeps it from making memories; `warn` costs something, `note` is for knowing."""
     about: str
     text: str
     hint: str = ""
@@ -64,13 +66,15 @@ def examine(root: Path) -> list[Finding]:
     settings, finding = _settings(root)
     found.append(finding)
     found.extend(_ignored(settings))
-    found.extend(_strategies(root))
     if found[1].level == "fail":
         return found
+    found.extend(_strategies(root))
     for look in (_modes, _disk, _watches):
         found.extend(look(root))
     found.extend(_mount(root, settings))
     found.extend(_model(settings))
+    found.extend(_reader(settings))
+    found.extend(_prompts(settings))
     holder = lock.holder(root)
     found.append(_daemon(root, holder, settings))
     if settings is not None or holder is not None:
@@ -282,6 +286,65 @@ async def _answers(embedder: embed.Embedder) -> tuple[types.Space, float]:
         return space, time.perf_counter() - began_s
     finally:
         await embedder.close()
+
+
+def _reader(settings: config.Config | None) -> Iterator[Finding]:
+    """Ask the model that reads conversations for one short answer."""
+    if settings is None:
+        return
+    wanted = settings.llm
+    if wanted.is_half_set:
+        text = f"[llm] is half set, {wanted.missing} is missing: it counts as none, and extraction is verbatim"
+        hint = "set EVEROS_LLM__API_KEY" if wanted.missing == "api_key" else "set model under [llm] in everos.toml"
+        yield Finding(level="warn", about="llm", text=text, hint=hint)
+        return
+    if not wanted.is_set_up:
+        yield Finding(level="ok", about="llm", text="no model is set up to read conversations: extraction is verbatim")
+        return
+    from everosd.models import chat
+
+    # Once more at most: a person waits, and what fails here is asked for again by the daemon.
+    asked = chat.Chat(msgspec.structs.replace(wanted, max_retries=min(wanted.max_retries, 1)), clock.SystemClock())
+    try:
+        took_s = asyncio.run(_reads(asked))
+    except errors.LLMError as error:
+        hint = SEE_LLM if "everosd doctor" in error.hint else error.hint
+        yield Finding(level="fail", about="llm", text=f"no model reads conversations: {error}", hint=hint)
+    except (ImportError, RuntimeError) as error:
+        yield Finding(level="fail", about="llm", text=f"it cannot be asked: {error}", hint="install everosd again")
+    else:
+        yield Finding(level="ok", about="llm", text=f"{asked.name} answers in {took_s * 1000:,.0f} ms")
+
+
+class _Greeting(msgspec.Struct, frozen=True, kw_only=True):
+    """A short answer in the shape that all answers have to have."""
+
+    word: str
+
+
+async def _reads(asked: chat.Chat) -> float:
+    """Have the model say a word; return how long that took, seconds."""
+    from everosd.models import prompt
+
+    question = 'Answer with JSON alone: {"word": "yes"}'
+    try:
+        began_s = time.perf_counter()
+        await asked.ask(prompt.Prompt(name="doctor", version=1, system="", user=question), _Greeting)
+        return time.perf_counter() - began_s
+    finally:
+        await asked.close()
+
+
+def _prompts(settings: config.Config | None) -> Iterator[Finding]:
+    """Look whether the person's own prompts are used."""
+    if settings is None or not settings.prompts.is_dir():
+        return
+    from everosd import strategies
+    from everosd.models import prompt
+
+    names = sorted(path.stem for path in strategies.PROMPTS.glob("*.md"))
+    for error in prompt.problems(names, (settings.prompts, strategies.PROMPTS)):
+        yield Finding(level="warn", about="prompts", text=str(error), hint=error.hint)
 
 
 def _memory(root: Path) -> Iterator[Finding]:

@@ -22,6 +22,10 @@ BATCH = 100
 """Messages of one request: few enough that the bar moves."""
 STDIN = "-"
 RETRIED = (429, 503)
+MAX_NAMED = 10
+"""Entries that wait and are named; a list of hundreds would say no more."""
+OF_CONVERSATIONS = "extract_agent_case"
+"""A strategy that `extract` does not run: it has conversations to go by, not files."""
 SUCCESS = "success"
 
 
@@ -154,7 +158,9 @@ def extract(
             print(f"failed: {reason}", file=sys.stderr)
         if n_failed > len(failed):
             print(f"and {n_failed - len(failed):,} more", file=sys.stderr)
-    if n_failed or result.get("done") != result.get("entries"):
+        for line in _waits(result):
+            print(line, file=sys.stderr)
+    if n_failed or result.get("n_waiting") or result.get("done") != result.get("entries"):
         raise typer.Exit(1)
 
 
@@ -178,7 +184,7 @@ def trigger(
     if as_json:
         asking.print_json(answer)
     else:
-        print(_dispatched(answer, len(runs), is_dry=dry_run))
+        print(_dispatched(answer, len(runs), is_dry=dry_run, is_forced=force))
         for run in runs:
             said = run.get("error") or run.get("result")
             print(f"  {run.get('run_id')}  {run.get('status')}{f'  {said}' if said else ''}")
@@ -187,13 +193,29 @@ def trigger(
         raise typer.Exit(1)
 
 
-def _dispatched(answer: dict[str, object], n_runs: int, *, is_dry: bool) -> str:
+def _waits(result: dict[str, object]) -> Iterator[str]:
+    """Yield what of an extraction is done later by itself, and why."""
+    waiting, n_waiting = cast("list[str]", result.get("waiting") or []), cast("int", result.get("n_waiting") or 0)
+    reason = result.get("waits_for")
+    what = "waits for the model" if reason else "waits"
+    for one in waiting[:MAX_NAMED]:
+        yield f"{what}; done later by itself: {one}"
+    if n_waiting > MAX_NAMED:
+        yield f"and {n_waiting - MAX_NAMED:,} more"
+    if reason:
+        yield f"the model: {reason}"
+
+
+def _dispatched(answer: dict[str, object], n_runs: int, *, is_dry: bool, is_forced: bool) -> str:
     """Say what became of a trigger."""
     name, dispatched = answer.get("name"), cast("int", answer.get("dispatched") or 0)
     if answer.get("status") == "not_dispatched":
         if n_runs:
             return f"{name} is running; nothing else was begun"
-        return f"{name}: nothing was begun: nothing of it failed, or it is switched off (--force)"
+        off = "" if is_forced else ", or it is switched off (--force)"
+        # Cases are made of conversations, of which nothing is told twice.
+        late = "" if name == OF_CONVERSATIONS else "; what came while it was switched off is done by `everosd extract`"
+        return f"{name}: nothing was begun: nothing of it failed{off}{late}"
     if is_dry:
         return f"{name}: would be run {show.count(n_runs, 'time')}"
     late = "" if answer.get("status") == "ok" else ", and not all of them have ended"

@@ -496,7 +496,7 @@ class Engine:
         if desk is None:
             if name in self.settings.names:  # of EverOS, and nothing runs under it
                 return Triggered(status="not_dispatched", name=name, dispatched=0)
-            raise _not_found(name)
+            raise _not_found(name, self._desks)
         found = [(owner, job) for owner, jobs in desk.dead.items() for job in jobs.values()]
         found += [(one.owner, job) for one in desk.lanes.values() for job in one.aside.values() if job.ticket is None]
         if not found or not (force or self._is_enabled(desk)):
@@ -649,8 +649,8 @@ def _wait_s(attempt: int, retry_after_s: float | None) -> float:
     return max(retry_after_s, min(plain_s, MAX_LANE_S) * spread)
 
 
-def _not_found(name: str) -> errors.NotFound:
-    return errors.NotFound(f"no strategy is called {name[:100]}")
+def _not_found(name: str, known: Iterable[str]) -> errors.NotFound:
+    return errors.NotFound(f"no strategy is called {name[:100]}; there are {', '.join(known)}")
 
 
 def _under_way(desk: _Desk) -> tuple[Summary, ...]:

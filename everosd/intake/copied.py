@@ -16,6 +16,7 @@ from everosd.cascade import apply, rebuild
 from everosd.engine import engine as engines
 from everosd.engine import strategy
 from everosd.intake import online
+from everosd.models import chat
 
 TOPICS: dict[str, strategy.Topic] = {"episode": "episode_written", "agent_case": "case_written"}
 """By kind: what is said to have happened."""
@@ -27,6 +28,9 @@ PATIENCE_S = 5.0
 MAX_SAID = 100
 """Failures that are told; the rest is counted."""
 _LOOK_S = 0.1
+
+_Key = tuple[types.Owner, str]
+"""Whose, and the id of an entry or a segment."""
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +54,11 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
     n_failed: int
     failed: tuple[str, ...]
     """What failed, each with its reason, up to `MAX_SAID`; it is tried again later, or by hand where it was given up."""
+    n_waiting: int = 0
+    waiting: tuple[str, ...] = ()
+    """What waits and is done later without being asked, up to `MAX_SAID`."""
+    waits_for: str = ""
+    """Why: the model that reads conversations, and what is wrong with it; empty: something else is away, or nothing is."""
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,10 +72,16 @@ class Copied:
     """Does it. Lives on the event loop."""
 
     def __init__(
-        self, cascade: apply.Cascade, engine: engines.Engine, intake: online.Intake, time: clock.Clock
+        self,
+        cascade: apply.Cascade,
+        engine: engines.Engine,
+        intake: online.Intake,
+        time: clock.Clock,
+        model: chat.Chat | None = None,
     ) -> None:
-        """Work on the root of `cascade`."""
+        """Work on the root of `cascade`; `model` is what strategies ask."""
         self._cascade, self._engine, self._intake, self._clock = cascade, engine, intake, time
+        self._model = model
 
     async def extract(self, wanted: Wanted, progress: rebuild.Progress = rebuild.silent) -> Done:
         """Have everything made that is wanted and not there, and try again what failed of conversations.
@@ -80,7 +95,7 @@ class Copied:
         await self._cascade.reconcile("extract")
         await self._cascade.settled(SETTLE_S)
         entries = await self._cascade.database.write(lambda connection: _entries(connection, wanted))
-        before = self._intake.failed()
+        before, n_before = self._intake.failed(), self._n_failures()
         n_retried = self._intake.retry()
         run = secrets.token_hex(4)
         origins = {f"extract:{run}:{one.key}": one for one in entries}
@@ -88,20 +103,41 @@ class Copied:
             self._engine.emit(
                 strategy.Event(topic=TOPICS[one.kind], owner=one.owner, subject=one.entry_id, origin=origin)
             )
-        left = await self._wait(origins.keys(), progress)
-        failures = self._failures(entries)
-        undone = {(origins[origin].owner, origins[origin].entry_id) for origin in left} | failures.keys()
-        failed = [*failures.values(), *await self._retried(before)]
+        left = await self._wait(origins.keys(), n_before, progress)
+        again = await self._retried(before, n_before)
+        away = self._away(n_before) or (self._away(-1) if left else "")
+        failures = self._failures(entries, has_put_off=not away)
+        open_ = {(origins[origin].owner, str(origins[origin].entry_id)) for origin in left}
+        failed, waiting = [*failures.values()], [_named(key) for key in sorted(open_ - failures.keys(), key=str)]
+        if away:
+            waiting += [f"session {key[0].id}, {key[1]}" for key in again]
+        else:
+            failed += [f"session {key[0].id}, {key[1]}: {reason}" for key, reason in again.items()]
         return Done(
             entries=len(entries),
-            done=len(entries) - len(undone),
+            done=len(entries) - len(open_ | failures.keys()),
             retried=n_retried,
             n_failed=len(failed),
             failed=tuple(failed[:MAX_SAID]),
+            n_waiting=len(waiting),
+            waiting=tuple(waiting[:MAX_SAID]),
+            waits_for=away,
         )
 
-    async def _wait(self, origins: Collection[str], progress: rebuild.Progress) -> set[str]:
-        """Wait until all of it is done, or is to be tried again much later; return what is not done."""
+    def _n_failures(self) -> int:
+        return 0 if self._model is None else self._model.state.n_failures
+
+    def _away(self, n_before: int) -> str:
+        """Return why the model answers nobody, having been asked since there were `n_before` failures; empty: it does."""
+        if self._model is None or not (state := self._model.state).is_away or state.n_failures <= n_before:
+            return ""
+        return state.reason
+
+    async def _wait(self, origins: Collection[str], n_before: int, progress: rebuild.Progress) -> set[str]:
+        """Wait until all of it is done, or is to be tried again much later; return what is not done.
+
+        A model that is away is not waited for: each attempt would take its time, and none would be the last.
+        """
         left = set(origins)
         moved_s, n_owed = self._clock.monotonic_s(), 0
         while True:
@@ -112,27 +148,32 @@ class Copied:
                 moved_s = now_s
             left, n_owed = still, self._cascade.n_owed()
             progress("entries", len(origins) - len(left), len(origins))
-            if not left or (now_s - moved_s > PATIENCE_S and self._engine.put_off()):
+            if not left or self._away(n_before) or (now_s - moved_s > PATIENCE_S and self._engine.put_off()):
                 return left
             await self._clock.sleep(_LOOK_S)
 
-    def _failures(self, entries: Sequence[_Entry]) -> dict[tuple[types.Owner, str], str]:
-        """Say what strategies failed at, of these entries and what follows from them."""
+    def _failures(self, entries: Sequence[_Entry], *, has_put_off: bool) -> dict[_Key, str]:
+        """Say what strategies gave up on of these entries and what follows from them, or also what is to be tried again."""
         ours = {(one.owner, str(one.entry_id)) for one in entries}
         return {
-            key: f"{one.strategy}, {types.public_id(key[0].id, types.EntryId(key[1]))}: {one.error}"
-            for one in (*self._engine.dead(), *self._engine.put_off())
+            key: f"{one.strategy}, {_named(key)}: {one.error}"
+            for one in (*self._engine.dead(), *(self._engine.put_off() if has_put_off else ()))
             if (key := (one.event.owner, one.event.subject)) in ours
         }
 
-    async def _retried(self, before: dict[tuple[types.Owner, str], tuple[int, str]]) -> list[str]:
-        """Wait until what had failed of conversations has been tried once more; say what failed again."""
+    async def _retried(self, before: dict[_Key, tuple[int, str]], n_before: int) -> dict[_Key, str]:
+        """Wait until what had failed of conversations has been tried once more, or cannot be; say what fails, and why."""
         while True:
             now = self._intake.failed()
             again = [key for key, (n_failed, _) in before.items() if key in now and now[key][0] <= n_failed]
-            if not again:
-                return [f"session {key[0].id}, {key[1]}: {now[key][1]}" for key in before if key in now]
+            if not again or self._away(n_before):
+                return {key: now[key][1] for key in before if key in now}
             await self._clock.sleep(_LOOK_S)
+
+
+def _named(key: _Key) -> str:
+    """Return an entry as people name it."""
+    return types.public_id(key[0].id, types.EntryId(key[1]))
 
 
 def _entries(connection: sqlite3.Connection, wanted: Wanted) -> list[_Entry]:

@@ -34,6 +34,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     """Why; empty while it does, or where it was not asked yet."""
     hint: str = ""
+    is_away: bool = False
+    """Whether it answers nobody: it failed last, and not for what it was asked. A call that takes too long may be long."""
     retry_after_s: float | None = None
     """How long it wants to be left alone yet."""
     n_under_way: int = 0
@@ -62,6 +64,8 @@ class Chat:
         self._n_failures = 0
         self._n_unusable = 0
         """One after the other, up to now."""
+        self._n_without = 0
+        """Calls without any answer, one after the other, up to now."""
         self._last: errors.LLMError | None = None
         """Why the last call had no answer; None: it had."""
         self._is_closed = False
@@ -96,6 +100,7 @@ class Chat:
             is_failing=is_failing,
             reason=str(last) if is_failing else "",
             hint=last.hint if last is not None and is_failing else "",
+            is_away=self._n_without > isinstance(last, wire.TimedOut),
             retry_after_s=self._line.left_alone_s or None,
             n_under_way=self._n_under_way,
             n_answers=self._n_answers,
@@ -108,7 +113,7 @@ class Chat:
             return
         old, self._line = self._line, line.Line(settings, self._time)
         self._settings = settings
-        self._last, self._n_unusable = None, 0
+        self._last, self._n_unusable, self._n_without = None, 0, 0
         self._old.add(old)
         old.leave()
         self._end(old)
@@ -130,12 +135,14 @@ class Chat:
         finally:
             self._n_under_way -= 1
         if not isinstance(given, errors.LLMError):
-            self._last, self._n_unusable = None, 0
+            self._last, self._n_unusable, self._n_without = None, 0, 0
             self._n_answers += 1
             return given
         self._n_failures += 1
         self._last = given
-        self._n_unusable = self._n_unusable + 1 if isinstance(given, errors.LLMRejected) else 0
+        is_answer = isinstance(given, errors.LLMRejected)
+        self._n_unusable = self._n_unusable + 1 if is_answer else 0
+        self._n_without = 0 if is_answer else self._n_without + 1
         # Raised here and not where it arose: a cause or context would bring the provider's words into a traceback.
         raise given
 

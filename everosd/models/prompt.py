@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,8 @@ log = structlog.get_logger(__name__)
 MAX_BYTES = 1 << 20
 """A larger file is no prompt."""
 
+_NO_PROMPTS = frozenset({"README.md"})
+"""What people put beside them."""
 _FENCE = re.compile(r"([=*])\1{7,}")
 """What encloses texts in prompts."""
 _PLACE = re.compile(r"\{\{\s*([a-z][a-z0-9_]*)\s*\}\}")
@@ -85,7 +88,10 @@ def load(name: str, folders: Sequence[Path]) -> Prompt:
 
 
 def problems(names: Sequence[str], folders: Sequence[Path]) -> list[errors.ConfigError]:
-    """Return what is wrong with the user's files for `names`, for people who ask what is in force. Blocking."""
+    """Return what is wrong with the user's files for `names`, for people who ask what is in force. Blocking.
+
+    Files of other names are wrong, too: nobody would read them.
+    """
     *theirs, own = folders
     found: list[errors.ConfigError] = []
     for name in names:
@@ -98,7 +104,20 @@ def problems(names: Sequence[str], folders: Sequence[Path]) -> list[errors.Confi
                 continue
             except errors.ConfigError as error:
                 found.append(error)
+    for folder in theirs:
+        found += [_misnamed(path, names) for path in sorted(folder.glob("*.md")) if _is_misnamed(path, names)]
     return found
+
+
+def _is_misnamed(path: Path, names: Sequence[str]) -> bool:
+    return path.stem not in names and path.name not in _NO_PROMPTS and not path.name.startswith(".")
+
+
+def _misnamed(path: Path, names: Sequence[str]) -> errors.ConfigError:
+    near = difflib.get_close_matches(path.stem.lower(), names, n=1)
+    also = f"did you mean {near[0]}.md?" if near else f"there are {', '.join(f'{each}.md' for each in names)}"
+    hint = f"give {path} the name of the prompt that it is to stand in for, or put it elsewhere"
+    return errors.ConfigError(str(path), "", f"is not used: no prompt is called so; {also}", hint=hint)
 
 
 def _ours(name: str, folder: Path) -> Prompt:

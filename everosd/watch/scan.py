@@ -10,9 +10,11 @@ import errno
 import os
 import stat
 from pathlib import Path, PurePosixPath
+from typing import Literal
 
 import msgspec
 
+from everosd import config
 from everosd.log import kind, layout
 from everosd.types import RelPath
 
@@ -212,7 +214,9 @@ class _Walk:
         if found == "leftover":
             return
         if not found and not self._is_memory(path):
-            found = "stray"
+            found = _outside(path)
+            if found == "leftover":
+                return
         if not is_text(name):
             self.unreadable.append((printable(path), "the name is not UTF-8"))
         elif not stat.S_ISREG(status.st_mode):
@@ -245,7 +249,12 @@ def sort(path: str) -> str:
     found = layout.leftover(path.rpartition("/")[2])
     if found:
         return found
-    return "memory" if layout.place(RelPath(path)) is not None else "stray"
+    return "memory" if layout.place(RelPath(path)) is not None else _outside(path)
+
+
+def _outside(path: str) -> Literal["stray", "leftover"]:
+    """Tell what a path is that lies in no place of memory: prompts of the person's own are where they belong."""
+    return "leftover" if path.startswith(f"{config.PROMPTS}/") else "stray"
 
 
 def look(root: Path, path: RelPath) -> DiskFile | Absent | Unreadable:

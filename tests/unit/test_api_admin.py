@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from everosd.cascade import rebuild
+from tests import chat_stub
 
 if TYPE_CHECKING:
     from tests.unit.conftest import Open
@@ -29,6 +30,26 @@ async def test_status_is_what_the_cascade_says(open_door: Open) -> None:
     assert ("ready", 1, 1, 2, 0) == tuple(
         answer[name] for name in ("phase", "files_on_disk", "files_indexed", "entries", "pending")
     )
+
+
+async def test_status_says_what_keeps_memories_from_being_made(open_door: Open) -> None:
+    """A model that is down and a mistake in ome.toml stand in the notices, as in /health, and no reason stands there twice."""
+    with chat_stub.ChatStub() as model:
+        model.status = 500
+        settings = f'[embedding]\nmodel = "none"\n[llm]\nmodel = "stub"\nbase_url = "{model.url}"\nmax_retries = 0\n'
+        files = {"ome.toml": "[strategies.extract_atomic_fact]\nenabled = false\n"}
+        async with open_door(files, settings=settings, learns=True) as door:
+            said = {"sender_id": "mara", "role": "user", "timestamp": 1772445600000, "content": "I found a puppy."}
+            body = {"session_id": "s", "messages": [said], "defer_extraction": True}
+            assert 200 == (await door.client.post("/api/v1/memory/add", json=body)).status_code
+            assert 503 == (await door.client.post("/api/v1/memory/flush", json={"session_id": "s"})).status_code
+            notices = (await door.client.get("/api/v1/admin/status")).json()["data"]["notices"]
+            health = (await door.client.get("/health")).json()
+
+    assert notices == health["degraded"]
+    assert [True, True] == ["extract_atomic_fact" in notices[0], notices[1].endswith("asked again: 1 segment so far")]
+    assert 1 == sum("500" in one for one in notices)
+    assert [True] == ["500" in one for one in health["memorize_queue"]["reasons"]]
 
 
 async def test_a_rebuild_streams_progress_and_ends_with_its_result(open_door: Open) -> None:

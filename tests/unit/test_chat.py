@@ -153,7 +153,7 @@ async def test_L04_L05_answers_that_stay_unreadable_are_an_error(
                 await found.ask(PROMPT, Facts)
             assert 3 * (n + 1) == len(stub.asked)
             assert "Vienna" not in "".join(traceback.format_exception(caught.value))
-        assert (True, 3) == (found.state.is_failing, found.state.n_failures)
+        assert (True, False, 3) == (found.state.is_failing, found.state.is_away, found.state.n_failures)
         assert "gives an answer that" in found.state.reason
         stub.dress = "plain"
         assert Facts(**FACTS) == await found.ask(PROMPT, Facts)
@@ -170,7 +170,7 @@ async def test_an_answer_that_is_none_means_that_the_endpoint_is_not_there(
         with pytest.raises(errors.LLMUnavailable):
             await found.ask(PROMPT, Facts)
         assert 2 == len(stub.asked)
-        assert found.state.is_failing
+        assert (True, True) == (found.state.is_failing, found.state.is_away)
         stub.garbage = None
         assert Facts(**FACTS) == await found.ask(PROMPT, Facts)
 
@@ -374,7 +374,7 @@ async def test_L08_a_session_that_hangs_holds_no_other_up(stub: chat_stub.ChatSt
         assert 1 == found.state.n_under_way
         with pytest.raises(errors.LLMUnavailable, match="no answer within 1 s"):
             await stuck
-        assert found.state.is_failing
+        assert (True, False) == (found.state.is_failing, found.state.is_away)
         stub.hanging = ""
         assert Facts(**FACTS) == await found.ask(msgspec.structs.replace(PROMPT, user="session nine"), Facts)
         assert 10 == len(stub.asked)

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from everosd import config
 from everosd.cascade import problems
 from everosd.cli import doctor, root
 from everosd.watch import mount
+from tests import chat_stub
 
 
 @pytest.fixture
@@ -82,6 +84,46 @@ def test_mistakes_in_ome_toml_are_named_with_their_lines(memory: Path) -> None:
     assert (first.level, second.level, third.level) == ("warn", "warn", "note")
     assert "ome.toml:2: strategies.extract_user_profile.enable: unknown key; did you mean enabled?" in first.text
     assert "ome.toml:3:" in second.text
+
+
+def test_without_a_root_nothing_is_said_of_ome_toml(tmp_path: Path) -> None:
+    """A file in a folder that is not there is no second mistake."""
+    assert ["ok"] == [one.level for one in found(tmp_path / "missing", "settings")]
+
+
+def reader(memory: Path, settings: str) -> doctor.Finding:
+    (memory / "everos.toml").write_text(f"[llm]\n{settings}\n")
+    (finding,) = doctor._reader(config.load(memory, {}))
+    return finding
+
+
+def test_the_model_for_conversations_is_asked_for_a_word(memory: Path) -> None:
+    """None is fine, half of one is not; one that is set up answers, or is named with the reason and what to do."""
+    none = reader(memory, "")
+    assert ("ok", True) == (none.level, "extraction is verbatim" in none.text)
+    half = reader(memory, 'model = "gpt"')
+    assert ("warn", "set EVEROS_LLM__API_KEY") == (half.level, half.hint)
+    half = reader(memory, 'base_url = "http://127.0.0.1:1/v1"\napi_key = "k"')
+    assert ("warn", True) == (half.level, "model is missing" in half.text)
+    with chat_stub.ChatStub() as model:
+        settings = f'model = "stub"\nbase_url = "{model.url}"\nmax_retries = 0'
+        well = reader(memory, settings)
+        assert ("ok", True) == (well.level, " answers in " in well.text)
+        model.status = 500
+        down = reader(memory, settings)
+        assert ("fail", True, doctor.SEE_LLM) == (down.level, "500" in down.text, down.hint)
+        model.status = 401
+        assert "EVEROS_LLM__API_KEY" in reader(memory, settings).hint
+
+
+def test_prompts_that_are_not_used_are_named(memory: Path) -> None:
+    """Broken ones, and those whose name no prompt has."""
+    (memory / "prompts").mkdir()
+    for name in ("episode.md", "epsiode.md", "README.md"):
+        (memory / "prompts" / name).write_text("tell it briefly")
+    broken, misnamed = doctor._prompts(config.load(memory, {}))
+    assert ("warn", True) == (broken.level, "episode.md: is no prompt" in broken.text)
+    assert ("warn", True) == (misnamed.level, "did you mean episode.md?" in misnamed.text)
 
 
 def test_memory_that_others_can_read_is_a_warning(memory: Path) -> None:

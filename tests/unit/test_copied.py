@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,9 @@ import msgspec
 import pytest
 
 from everosd import errors, types
+from everosd.cli import learn
+from everosd.intake import copied
+from tests import chat_stub
 
 if TYPE_CHECKING:
     from tests.unit.conftest import Door, Open, Said
@@ -79,6 +83,24 @@ async def test_what_a_strategy_fails_at_is_said(open_door: Open, files: dict[str
         assert "cello" in "".join(facts(door, "ben"))
 
 
+async def test_a_model_that_is_away_is_not_waited_for(
+    open_door: Open, files: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first failure ends it: all that waits is named, nothing of it counts as failed, and the reason is told once."""
+    monkeypatch.setattr(copied, "PATIENCE_S", 1000.0)
+    with chat_stub.ChatStub() as model:
+        model.status = 500
+        settings = f'{NO_MODEL}[llm]\nmodel = "stub"\nbase_url = "{model.url}"\nmax_retries = 0\n'
+        async with open_door(files, settings=settings, learns=True) as door, asyncio.timeout(25):
+            done = (await ask(door, "extract"))["result"]
+    assert (MANY + 1, 0, 0, MANY + 1) == tuple(done[name] for name in ("entries", "done", "n_failed", "n_waiting"))
+    assert "ben_ep_20260302_00000001" in done["waiting"]
+    assert "fails: status 500" in done["waits_for"]
+    said = list(learn._waits(done))
+    assert "waits for the model; done later by itself: ben_ep_20260302_00000001" in said
+    assert (MANY + 2, True) == (len(said), said[-1].startswith("the model: "))
+
+
 async def test_a_file_that_is_not_there_is_said(open_door: Open) -> None:
     """404 for a file that there could be, 422 for one that is no memory, and nothing is done."""
     async with open_door({}, settings=NO_MODEL, learns=True) as door:
@@ -119,3 +141,15 @@ async def test_I09_forgetting_without_a_running_intake_leaves_nothing_either(
 
 def _read(door: Door, path: str) -> str:
     return Path(door.root, types.RelPath(path)).read_text()
+
+
+def test_a_trigger_that_finds_nothing_says_what_helps() -> None:
+    """Whoever forced it is not told to force it; what came while it was off is `extract`'s, but for conversations."""
+
+    def said(name: str, *, is_forced: bool) -> str:
+        return learn._dispatched({"status": "not_dispatched", "name": name}, 0, is_dry=False, is_forced=is_forced)
+
+    assert "or it is switched off (--force); what came while" in said("extract_atomic_facts", is_forced=False)
+    forced = said("extract_atomic_facts", is_forced=True)
+    assert [False, True] == ["--force" in forced, "is done by `everosd extract`" in forced]
+    assert said("extract_agent_case", is_forced=True).endswith("nothing of it failed")

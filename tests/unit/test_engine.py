@@ -412,7 +412,7 @@ async def test_A03_a_disabled_an_unknown_a_running_and_a_failing_strategy_are_to
     work = Work(max_retries=0)
     work.act = fail
     async with running(tmp_path, work) as made:
-        with pytest.raises(errors.NotFound):
+        with pytest.raises(errors.NotFound, match=f"no strategy is called reflect_episode; there are {FACTS}"):
             await made.trigger("reflect_episode")
         known = await made.trigger("reflect_episodes", force=True)
         assert ("not_dispatched", 0, ()) == (known.status, known.dispatched, known.runs)

@@ -132,6 +132,21 @@ async def test_wrong_settings_are_named_until_they_are_mended(run: process._Run,
     assert run._notices() == ()
 
 
+async def test_a_model_for_conversations_that_is_half_set_is_named(run: process._Run, tmp_path: Path) -> None:
+    """It counts as none: a person who named one has to hear so, and what is missing."""
+    settings = tmp_path / config.FILE_NAME
+    for text, missing in (
+        ('model = "gpt"', "api_key is missing"),
+        ('base_url = "http://127.0.0.1:1/v1"', "model is missing"),
+    ):
+        settings.write_text(f"[llm]\n{text}\n")
+        await run._reload()
+        assert [True] == [missing in one for one in run._notices()]
+    settings.write_text('[llm]\nmodel = "m"\nbase_url = "http://127.0.0.1:1/v1"\n')
+    await run._reload()
+    assert () == run._notices()
+
+
 async def test_an_index_that_stands_still_while_the_others_go_on_is_named(run: process._Run) -> None:
     """Readiness goes by the age of progress, not by a flag that somebody set."""
 

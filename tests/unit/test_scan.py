@@ -106,6 +106,16 @@ def test_W15_folders_of_the_daemon_and_of_others_are_not_walked(tmp_path: Path) 
     assert found.n_folders == 6
 
 
+def test_prompts_of_the_persons_own_are_no_strays(tmp_path: Path) -> None:
+    """`prompts/` is where they belong; an app of that name has its memory there all the same."""
+    memory = DAY.replace("default_app", "prompts")
+    for path in ("prompts/episode.md", "prompts/old/episode.md", "prompts.md", memory):
+        write(tmp_path, path)
+    found = scan.scan(tmp_path)
+    assert ([memory], ("prompts.md",)) == (list(found.files), found.strays)
+    assert ["leftover", "stray", "memory"] == [scan.sort(path) for path in ("prompts/a.md", "prompts.md", memory)]
+
+
 def test_markdown_elsewhere_is_reported_as_stray(tmp_path: Path) -> None:
     """A note that lies where nothing is read is not silently ignored."""
     write(tmp_path, "README.md")
