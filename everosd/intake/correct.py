@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from everosd.index import token
@@ -121,6 +121,8 @@ def _clauses_clash(later: _Said, earlier: _Said) -> bool:
     own = {later.speaker, earlier.speaker}
     words, before = later.words - own, earlier.words - own
     shared = len(words & before)
+    if later.is_over and not earlier.is_denied and words and words == before:
+        return True
     if shared < _MIN_SHARED:
         return False
     share = _share(words, before)
@@ -129,7 +131,8 @@ def _clauses_clash(later: _Said, earlier: _Said) -> bool:
     if later.numbers and earlier.numbers and not later.numbers & earlier.numbers:
         is_stative = later.is_stative and earlier.is_stative
         return not later.is_denied and share >= (_SAME_BUT_NUMBERS if is_stative else 1.0) and is_stative
-    return later.corrects and share >= _CORRECTED and bool(words - before) and bool(before - words)
+    is_other = bool(words - before) and bool(before - words)
+    return later.corrects and share >= _CORRECTED and is_other and not words & before & _OPINIONS
 
 
 def _share(one: frozenset[str], other: frozenset[str]) -> float:
@@ -151,12 +154,14 @@ def _read(statement: str) -> _Statement:
             continue
         about = frozenset((speaker,)) if speaker else frozenset[str]()
         corrects = False
+        found: list[_Claim] = []
         for part in _parted(sentence):
             clause = _LEAD.sub("", part)
             corrects = corrects or clause != part
             if not clause:
                 continue  # `Actually, …` is said of what follows
-            found = list(_claims(clause, speaker, about))
+            before = found
+            found = list(_claims(clause, speaker, about)) or list(_not_that(clause, before))
             claims += found
             about = found[-1].about if found else about or _named(clause)
             said = _said(clause, speaker)
@@ -165,6 +170,13 @@ def _read(statement: str) -> _Statement:
         if len(claims) > MAX_CLAIMS:
             break
     return _Statement(tuple(claims[:MAX_CLAIMS]), tuple(clauses[:MAX_CLAIMS]))
+
+
+def _not_that(clause: str, before: Sequence[_Claim]) -> Iterator[_Claim]:
+    """Yield what a clause denies of what the one before it says: `I am a vegan, not a vegetarian`."""
+    match = _NOT_THAT.match(clause.casefold())
+    if match is not None and (value := _values(match["value"])):
+        yield from (one._replace(value=value, is_denied=True) for one in before if not one.is_denied)
 
 
 def _parted(sentence: str) -> Iterator[str]:
@@ -367,6 +379,10 @@ _LEAD = re.compile(
     re.IGNORECASE,
 )  # fmt: skip
 """What stands before a correction and is no part of what is said."""
+_NOT_THAT = re.compile(
+    r"^(?:(?:and|und|et|y|e)\s+)?(?:not|nicht|keine?|pas|no|non|não)\s+(?!(?:too|so|very|really|that|yet|sure|only|just|zu|sehr|trop|muy|troppo)\b)"
+    r"(?P<value>(?:[\w'-]+\s*){1,4})$"
+)
 _NE_PLUS = re.compile(r"(?:\bne\s|\bn')[^.]{1,40}\bplus\b")
 """A denial with a verb in the middle, which is not to go with it."""
 _OVER = re.compile(
@@ -414,7 +430,7 @@ _EMPTY = frozenset(
     " more not never used stopped quit don't doesn't didn't isn't aren't wasn't can't won't haven't hasn't got get go going"
     " der die das den dem des ein eine einen einem einer ist sind bin war waren hat habe haben auch jetzt nun schon noch sehr"
     " und oder aber doch ja nein im am zu zum zur von mit für nicht mehr kein keine keinen nie gerade eigentlich"
-    " le la les un une des du de d l est sont suis a ai ont au aux en et ou mais aussi maintenant très pas plus ne jamais"
+    " le la les un une des du de d l n est sont suis a ai ont au aux en et ou mais aussi maintenant très pas plus ne jamais"
     " el los las una uno unos unas es son soy está estoy ha he han y o pero también ahora muy no ya nunca del al que me se"
     " il lo gli i uno è sono ho hanno e ma anche adesso ora molto non più mai di del della che mi si"
     " os as um uma uns umas é são sou tem tenho mas também agora muito não do da dos das no na nos nas que meu".split()
@@ -423,6 +439,11 @@ _ALIASES = {
     "enjoy": "like", "love": "like", "ador": "like", "favourit": "favorit", "colour": "color", "flat": "apart",
     "apartment": "apart",
 }  # fmt: skip
+
+_OPINIONS = frozenset(
+    map(_stem, "like think feel hope want need know guess wish believe try look glaube denke finde pense creo".split())
+)
+"""There may be two of them: `Actually, I love the sea` takes nothing back."""
 
 _SYNONYMS = {
     "home": "live lives living moved moving home wohne wohnt lebe gezogen habite déménagé vivo vive mudé abito trasferito"
@@ -442,7 +463,9 @@ _SYNONYMS = {
 
 _V = r"\s+(?P<value>[^.!?]+)"
 _WORKPLACE = "workplace"
-_STILL = r"(?:\s+(?:now|currently|mainly|remotely|jetzt|nun|nicht|mehr|maintenant|plus|pas|ahora|adesso|agora|più))*"
+_STILL = (
+    r"(?:\s+(?:now|currently|mainly|remotely|ich|wir|jetzt|nun|nicht|mehr|maintenant|plus|pas|ahora|adesso|agora|più))*"
+)
 """What may stand between a verb and the rest."""
 _WORKS = r"\b(?:works?|working|arbeite|arbeitet|travaille|trabajo|trabaja|lavoro|lavora|trabalho|trabalha)\b" + _STILL
 _AS = (
@@ -478,7 +501,7 @@ _RELATIONS = (
         "home",
         r"\b(?:(?P<denied>used\s+to\s+live|left|moved\s+(?:away\s+|out\s+)from)|lives?|living|moved|moving|relocated|relocating|resides?|"
         r"based|settled|wohne|wohnt|lebe|lebt|habite|vis|vit|vivo|vive|abito|abita|moro|mora)\b"
-        r"(?:\s+(?:back|over|out|now|alone|together|jetzt|nun|nicht|mehr|seit\s+\w+|maintenant|plus|pas|ahora|adesso|agora|più))*"
+        r"(?:\s+(?:back|over|out|now|alone|together|ich|wir|jetzt|nun|nicht|mehr|seit\s+\w+|maintenant|plus|pas|ahora|adesso|agora|più))*"
         r"(?:\s+from\s+(?:\w+\s+){0,2}?\w+)?(?:(?(denied)(?:\s+in)?|\s+(?:in|to|at|near|nach|bei|à|a|au|aux|en|em|no|na)))" + _V,
     ),
     _relation(
@@ -495,9 +518,10 @@ _RELATIONS = (
     _relation("work", _WORKS + _AS + r"(?:[\w'-]+\s+){1,5}?(?:at|bei|chez|presso)" + _V),
     _relation(
         _WORKPLACE,
-        r"\b(?:works?|working|arbeite|arbeitet|travaille)\b" + _STILL + r"(?:" + _AS + r"(?:[\w'-]+\s+){1,5}?|\s+)(?:in|à)"
-        r"\s+(?P<value>[^.!?]+?)(?=\s+(?:as|als|comme)\b|$)",
+        r"\b(?:works?|working|arbeite|arbeitet|travaille|lavoro|lavora)\b" + _STILL + r"(?:" + _AS + r"(?:[\w'-]+\s+){1,5}?|\s+)(?:in|à|a)"
+        r"\s+(?P<value>[^.!?]+?)(?=\s+(?:as|als|comme|come)\b|$)",
     ),
+    _relation("job", r"\b(?:(?P<denied>left|lost)\s+(?:my|the|a)\s+(?:old\s+)?)?job\s+as\s+(?:an?|the)" + _V),
     _relation("job", _JOB),
     _relation("am", _JOB, is_exclusive=False),
     _relation(
@@ -538,6 +562,10 @@ _RELATIONS = (
         "job",
         r"^(?P<about>[^不在]*?)(?:已经|已經)?(?:不再|不)?(?:现在|現在|目前)?(?:在[^，。]{1,12}?)?[当當](?![然时時中地天初年])(?P<value>[^，。！了]+)",
         is_exclusive=False,
+    ),
+    _relation(
+        "is",
+        r"^(?P<about>.*?(?:最喜[欢歡]的[^，。是]{1,6}?|名字|电话|電話|地址|生日|密码|密碼|工资|工資))(?:现在|現在)?是(?P<value>[^，。！了]+)",
     ),
     _relation("like", r"^(?P<about>[^不讨讨討恨]*?)(?:很|最|非常)?(?:喜欢|喜歡|爱|愛)(?P<value>[^，。！了]+)", is_exclusive=False),
     _relation("like", r"^(?P<about>.*?)(?P<denied>不喜欢|不喜歡|讨厌|討厭|恨)(?P<value>[^，。！了]+)", is_exclusive=False),
