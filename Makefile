@@ -1,6 +1,7 @@
 # make demo    from a clean clone: see everosd find an edit
 # make test    all tests                 make quick   the short ones: two minutes
 # make test-llm    add, flush and facts with small real models, on this machine: a quarter of an hour
+# make long    all tests at full length: kills by the hundred, thousands of edits; half an hour
 # make check   format, lint, types, imports, documents      make cover   tests, and the lines they miss
 # make bench   figures beside the budgets    make fuzz   make soak
 
@@ -17,7 +18,7 @@ COMPILES ?= yes
 # How long `make soak` goes on, seconds.
 SOAK_S ?= 3600
 
-.PHONY: help install dev demo test test-llm quick cover check format bench soak fuzz wheel clean
+.PHONY: help install dev demo test long test-llm quick cover check format bench soak fuzz wheel clean
 .DELETE_ON_ERROR:
 
 help:
@@ -89,6 +90,9 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+
+long: $(VENV)/.dev
+	EVEROSD_FULL=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --timeout 600
 
 test-llm: $(VENV)/.llm
 	EVEROSD_TEST_LLM=1 $(BIN)/python -m pytest -q -m llm tests/llm

@@ -74,7 +74,7 @@ def test_L07_an_overloaded_model_is_left_alone_and_then_everything_is_done_once(
     daemon: conftest.Daemon, model: chat_stub.ChatStub
 ) -> None:
     """429 with Retry-After while ten sessions are flushed: no storm, at most so many at once, each extracted once."""
-    model.status, model.retry_after = 429, "1.5"
+    model.status, model.retry_after = 429, "0.6"
     http = daemon.start(env=env(model, EVEROS_LLM__MAX_CONCURRENT="2"))
     for nth in range(10):
         add(http, f"s{nth}", said(f"I have been to town number {nth}.", nth))
@@ -82,7 +82,7 @@ def test_L07_an_overloaded_model_is_left_alone_and_then_everything_is_done_once(
         answers = list(pool.map(lambda nth: flush(http, f"s{nth}").status_code, range(10)))
     assert {503} == set(answers)
     moments = sorted(one.at_s for one in model.asked)
-    assert [] == [at for at, third in zip(moments, moments[2:], strict=False) if third - at < 1]
+    assert [] == [at for at, third in zip(moments, moments[2:], strict=False) if third - at < 0.5]
     model.status, model.max_concurrent = 200, 2
     found = eventually(daemon, 10)
     daemon.wait_settled()

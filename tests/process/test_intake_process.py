@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import os
 import random
 import re
 import threading
@@ -13,11 +12,12 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests import effort
 from tests.process import conftest
 from tests.process.talking import add, episodes, flush, said
 
-N_KILLS = int(os.environ.get("EVEROSD_KILLS", "8"))
-"""Rounds of kill -9 in the middle of a flush; the full twenty take longer than the default run has."""
+N_KILLS = effort.rounds(20, 5)
+"""Rounds of kill -9 in the middle of a flush."""
 QUICK = {"EVEROS_BOUNDARY_DETECTION__IDLE_MINUTES": "0.02"}
 """A session that nobody adds to is extracted after about a second."""
 
@@ -58,7 +58,7 @@ def test_M14_a_flush_that_is_killed_is_finished_by_the_next_start(daemon: confte
 def test_C01_twenty_clients_of_one_user_at_once(daemon: conftest.Daemon) -> None:
     """20 parallel add and flush for one user and day, over and over: all Episodes are there, whole, in file and search."""
     http = daemon.start()
-    n_clients, n_rounds = 20, 5
+    n_clients, n_rounds = 20, effort.rounds(50, 3)
 
     def work(client: int) -> None:
         for nth in range(n_rounds):

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from bench import notes, roots
+from tests import effort
 from tests.process import conftest
 
 SETTLE_TIMEOUT_S = 90.0
@@ -89,7 +90,7 @@ def test_locomo_written_while_the_daemon_runs_is_found_whole_and_once(
         wanted = {f"{user}_{item.entry_id}": item.text for item in made.sessions if item.user == user}
         found = {item["id"]: item["episode"] for item in episodes_of(daemon, user)}
         assert wanted == found
-    for turn in made.turns:
+    for turn in made.turns[:: effort.rounds(1, 7)]:
         public = urllib.parse.quote(f"{turn.user}_{turn.entry_id}", safe="")
         answer = daemon.http.get(f"/api/v1/entries/{public}")
         assert 200 == answer.status_code, answer.text
@@ -97,7 +98,7 @@ def test_locomo_written_while_the_daemon_runs_is_found_whole_and_once(
         item.entry_id for item in made.sessions if not _is_first(daemon, item.user, item.text[:1500], item.entry_id)
     ]
     assert [] == missed
-    long_turns = [turn for turn in made.turns if len(turn.text.split()) >= 12][::2]
+    long_turns = [turn for turn in made.turns if len(turn.text.split()) >= 12][:: effort.rounds(2, 12)]
     missed = [turn.entry_id for turn in long_turns if not _is_among(daemon, turn.user, turn.text, turn.parent_id)]
     assert [] == missed
     assert_verified(daemon)

@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import dataclasses
 import datetime as dt
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import structlog
 
 from everosd import clock, config, daemon
 
@@ -51,6 +52,13 @@ class Door:
         assert 200 == answer.status_code, answer.text
         data: dict[str, Any] = answer.json()["data"]
         return data
+
+
+@pytest.fixture(autouse=True)
+def _plain_logs() -> Iterator[None]:
+    """Let no test see the level and format that another one has set."""
+    yield
+    structlog.reset_defaults()
 
 
 Open = Callable[..., AbstractAsyncContextManager[Door]]

@@ -18,6 +18,7 @@ import pytest
 import bench.calibration
 from everosd import errors, types
 from everosd.models import builtin, calibration, embed, worker
+from tests import effort
 
 LONG = "The cellar floods each spring and the letters of the family are in the attic now. " * 60
 """More than the model takes: a second of work."""
@@ -423,6 +424,7 @@ def test_the_process_ends_with_its_standard_input() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not effort.IS_FULL, reason="embeds hundreds of texts: make long")
 def test_the_shipped_means_are_those_of_our_texts() -> None:
     """`python -m bench.calibration` would write the file that is shipped, up to how machines round."""
     shipped = np.stack([calibration.PASSAGES, calibration.QUERIES])
