@@ -47,9 +47,9 @@ def tell(asked: client.Client, root: Path, say: Callable[[str], None]) -> None:
 
 def _send(asked: client.Client, name: str, say: Callable[[str], None]) -> None:
     source = resources.files("everosd.cli") / "talk" / f"{name}.txt"
-    start = dt.datetime.now(dt.UTC)
+    now = transcript.Time(zone=dt.UTC, saved_at=dt.datetime.now(dt.UTC))
     (session,) = transcript.read(
-        source.read_bytes(), name, form="transcript", names=transcript.Names(), start=start, zone=dt.UTC
+        source.read_bytes(), source.name, form="transcript", names=transcript.Names(), time=now
     )
     started_s = time.monotonic()
     key = {"session_id": session.id}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import collections
 import datetime as dt
+import re
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +14,7 @@ from typing import Annotated, cast
 import msgspec
 import typer
 
-from everosd import config, errors
+from everosd import config, errors, lock
 from everosd.cli import asking, client, node, progress, show, transcript
 from everosd.cli import root as root_folder
 
@@ -22,11 +24,24 @@ BATCH = 100
 """Messages of one request: few enough that the bar moves."""
 STDIN = "-"
 RETRIED = (429, 503)
+ENVELOPE_BYTES = 1024
+"""Of a request, around its messages; ids of a session and a scope are shorter."""
+
+FIELD = re.compile(r"(?P<said>.*): messages\.(?P<nth>\d+)(?:\.(?P<field>[\w.]+))?", re.DOTALL)
+"""What a daemon says of one message of a request."""
 MAX_NAMED = 10
 """Entries that wait and are named; a list of hundreds would say no more."""
 OF_CONVERSATIONS = "extract_agent_case"
 """A strategy that `extract` does not run: it has conversations to go by, not files."""
 SUCCESS = "success"
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """Some messages of a session; none: the session is to be extracted."""
+
+    of: transcript.Session
+    first: int = 0
+    end: int = 0
 
 
 class Outcome(msgspec.Struct, kw_only=True):
@@ -36,6 +51,12 @@ class Outcome(msgspec.Struct, kw_only=True):
     messages: int = 0
     extracted: int = 0
     """Sessions of which something was extracted."""
+    unchanged: int = 0
+    """Sessions of which everything was there already."""
+    left_out: int = 0
+    """Parts of messages that are no text."""
+    users: list[str] = []
+    """Whose memory it became."""
     waiting: list[str] = []
     """Sessions whose messages are kept and not extracted yet, each with its reason."""
 
@@ -68,7 +89,7 @@ def add(
         typer.Option(
             "--at",
             metavar="TIME",
-            help="When the first message was said, ISO, where the file does not say. Default: when it was saved.",
+            help="When the first message was said, ISO, where the file does not say. Default: the last one, when it was saved.",
             show_default=False,
         ),
     ] = None,
@@ -86,10 +107,11 @@ def add(
     where = config.root_path(root)
     root_folder.require(where)
     name, data, saved_at = _read(file)
-    zone = config.load(where).memory.zone
+    settings = config.load(where)
+    zone = settings.memory.zone
     names = transcript.Names(user=asking.legible(user), agent=asking.legible(agent))
-    start = saved_at if at is None else _moment(at, zone)
-    sessions = transcript.read(data, name, form=form, names=names, start=start, zone=zone)
+    time = transcript.Time(zone=zone, saved_at=saved_at, start=None if at is None else _moment(at, zone))
+    sessions = transcript.read(data, name, form=form, names=names, time=time)
     if session is not None:
         if len(sessions) > 1:
             asking.refuse(
@@ -97,14 +119,19 @@ def add(
             )
         sessions = [msgspec.structs.replace(one, id=asking.legible(session)) for one in sessions]
     scope = {"app_id": asking.legible(app), "project_id": asking.legible(project)}
-    outcome = _send(where, sessions, scope, has_flush=flush)
+    outcome = _send(where, sessions, scope, max_body_bytes=settings.api.max_body_bytes, has_flush=flush)
+    if outcome.left_out:
+        is_one = outcome.left_out == 1
+        print(
+            f"{show.count(outcome.left_out, 'part')} of messages {'is' if is_one else 'are'} no text and"
+            f" {'was' if is_one else 'were'} left out: a mark such as [image] stands there",
+            file=sys.stderr,
+        )
     if as_json:
         asking.print_json(outcome)
     else:
-        print(
-            f"{show.count(outcome.messages, 'message')} of {show.count(outcome.sessions, 'session')} taken;"
-            f" {outcome.extracted} extracted"
-        )
+        print(_taken(outcome))
+        print(_whose(outcome, where, {"--app": app, "--project": project}))
         for reason in outcome.waiting:
             print(f"kept, and extracted later: {reason}", file=sys.stderr)
     if outcome.waiting:
@@ -158,7 +185,7 @@ def extract(
             print(f"failed: {reason}", file=sys.stderr)
         if n_failed > len(failed):
             print(f"and {n_failed - len(failed):,} more", file=sys.stderr)
-        for line in _waits(result):
+        for line in _waits(result, is_served=lock.holder(where) is not None):
             print(line, file=sys.stderr)
     if n_failed or result.get("n_waiting") or result.get("done") != result.get("entries"):
         raise typer.Exit(1)
@@ -193,13 +220,14 @@ def trigger(
         raise typer.Exit(1)
 
 
-def _waits(result: dict[str, object]) -> Iterator[str]:
-    """Yield what of an extraction is done later by itself, and why."""
+def _waits(result: dict[str, object], *, is_served: bool) -> Iterator[str]:
+    """Yield what of an extraction is not done yet, and why; a daemon that serves the root does it by itself."""
     waiting, n_waiting = cast("list[str]", result.get("waiting") or []), cast("int", result.get("n_waiting") or 0)
     reason = result.get("waits_for")
     what = "waits for the model" if reason else "waits"
+    later = "done later by itself" if is_served else "type the same again later"
     for one in waiting[:MAX_NAMED]:
-        yield f"{what}; done later by itself: {one}"
+        yield f"{what}; {later}: {one}"
     if n_waiting > MAX_NAMED:
         yield f"and {n_waiting - MAX_NAMED:,} more"
     if reason:
@@ -222,49 +250,123 @@ def _dispatched(answer: dict[str, object], n_runs: int, *, is_dry: bool, is_forc
     return f"{name}: {show.count(dispatched, 'run')}{late}"
 
 
-def _send(root: Path, sessions: list[transcript.Session], scope: dict[str, str], *, has_flush: bool) -> Outcome:
+def _taken(outcome: Outcome) -> str:
+    """Say how much of a file was new."""
+    if outcome.unchanged == outcome.sessions:
+        return "nothing new: all of it is there already"
+    also = f", {outcome.unchanged} there already" if outcome.unchanged else ""
+    messages, sessions = show.count(outcome.messages, "message"), show.count(outcome.sessions, "session")
+    return f"{messages} of {sessions} taken; {outcome.extracted} extracted{also}"
+
+
+def _whose(outcome: Outcome, where: Path, scope: dict[str, str]) -> str:
+    """Say whose memory it became, and what to type next."""
+    if not outcome.users:
+        return "nobody with role user said anything: it is kept, and nobody's memory was made of it"
+    named = "".join(f" {option} {shlex.quote(id_)}" for option, id_ in scope.items() if id_ != "default")
+    user = shlex.quote(outcome.users[0])
+    shown = ", ".join(outcome.users[: asking.MAX_NAMED]) + ("…" if len(outcome.users) > asking.MAX_NAMED else "")
+    return f"memory of {shown}; next: everosd search --user {user}{named}{asking.root_option(where)} WORDS"
+
+
+def _batches(sessions: list[transcript.Session], max_body_bytes: int) -> Iterator[Batch]:
+    """Yield what is sent in one request each.
+
+    Raises:
+        errors.RequestError: no request may be as large as a message is.
+    """
+    limit = max(max_body_bytes - ENVELOPE_BYTES, max_body_bytes // 2)
+    for one in sessions:
+        first, n_bytes = 0, 0
+        for nth, each in enumerate(one.messages):
+            size = _size(each, one.places[nth]) + 1
+            if size > limit:
+                allowed = f"[api] max_body_bytes allows ({max_body_bytes:,})"
+                asking.refuse(
+                    f"{one.places[nth]}: the message is larger than {allowed}; nothing was taken",
+                    "split the message, or raise max_body_bytes in everosd.toml",
+                )
+            if nth - first == BATCH or n_bytes + size > limit:
+                yield Batch(of=one, first=first, end=nth)
+                first, n_bytes = nth, 0
+            n_bytes += size
+        yield Batch(of=one, first=first, end=len(one.messages))
+        yield Batch(of=one)
+
+
+def _size(message: transcript.JsonObject, place: str) -> int:
+    try:
+        return len(msgspec.json.encode(message))
+    except RecursionError:
+        asking.refuse(f"{place}: holds values in values, too deep to be sent", "leave them out")
+
+
+def _send(
+    root: Path, sessions: list[transcript.Session], scope: dict[str, str], *, max_body_bytes: int, has_flush: bool
+) -> Outcome:
     """Send all messages, show how far it has come, and return what has become of them."""
-    outcome = Outcome()
-    asked: collections.deque[tuple[transcript.Session, int]] = collections.deque()
+    said = (each for one in sessions for each in one.messages if each["role"] == "user")
+    outcome = Outcome(
+        sessions=len(sessions),
+        left_out=sum(one.n_left_out for one in sessions),
+        users=[*dict.fromkeys(str(each["sender_id"]) for each in said)],
+    )
+    batches = [*_batches(sessions, max_body_bytes)]  # before anything is sent: all of a file is taken, or nothing
+    asked: collections.deque[Batch] = collections.deque()
     total = sum(len(one.messages) for one in sessions)
 
     def requests() -> Iterator[node.Request]:
-        for one in sessions:
-            key = {"session_id": one.id, **scope}
-            for first in range(0, len(one.messages), BATCH):
-                some = one.messages[first : first + BATCH]
-                asked.append((one, len(some)))
+        for one in batches:
+            key = {"session_id": one.of.id, **scope}
+            if one.end:
+                asked.append(one)
                 # Deferred: a pause in the file is no reason to wait for the model between two requests.
-                body = {**key, "messages": some, "defer_extraction": has_flush}
+                body = {**key, "messages": one.of.messages[one.first : one.end], "defer_extraction": has_flush}
                 yield node.Request(method="POST", path=f"{asking.API}/memory/add", body=body)
-            if has_flush and one.messages:
-                asked.append((one, 0))
+            elif has_flush:
+                asked.append(one)
                 yield node.Request(method="POST", path=f"{asking.API}/memory/flush", body=key)
 
     with progress.Progress("adding") as shown:
 
         def take(answer: client.Answer) -> None:
-            one, n_messages = asked.popleft()
-            _take(outcome, one, n_messages, answer)
+            _take(outcome, asked.popleft(), answer)
             shown.update(outcome.messages, total)
 
         node.ask_all(root, requests(), take)
-    outcome.sessions = sum(bool(one.messages) for one in sessions)
     return outcome
 
 
-def _take(outcome: Outcome, one: transcript.Session, n_messages: int, answer: client.Answer) -> None:
+def _take(outcome: Outcome, batch: Batch, answer: client.Answer) -> None:
     """Note one answer; a flush that the model failed leaves messages that are extracted later.
 
     Raises:
         errors.EverosdError: the messages were not taken.
     """
-    if not n_messages and answer.status in RETRIED:
-        outcome.waiting.append(f"session {one.id}: {show.section(answer.body, 'error').get('message')}")
+    is_flush = not batch.end
+    if is_flush and answer.status in RETRIED:
+        outcome.waiting.append(f"session {batch.of.id}: {show.section(answer.body, 'error').get('message')}")
         return
-    data = show.section(asking.checked(answer), "data")
-    outcome.messages += n_messages
-    outcome.extracted += not n_messages and data.get("status") in ("extracted", "queued")
+    try:
+        data = show.section(asking.checked(answer), "data")
+    except errors.RequestError as error:
+        raise _placed(error, batch) from error
+    outcome.messages += batch.end - batch.first
+    outcome.extracted += is_flush and data.get("status") in ("extracted", "queued")
+    # What has a user in it and is new is extracted by a flush.
+    has_user = any(each["role"] == "user" for each in batch.of.messages)
+    outcome.unchanged += is_flush and has_user and data.get("status") == "no_extraction"
+
+
+def _placed(error: errors.RequestError, batch: Batch) -> errors.RequestError:
+    """Return what is wrong with a message with the place where it stands in the file."""
+    found = FIELD.fullmatch(str(error))
+    if found is None or batch.first + int(found["nth"]) >= batch.end:
+        return error
+    field = f" ({found['field']})" if found["field"] else ""
+    placed = errors.RequestError(f"{batch.of.places[batch.first + int(found['nth'])]}: {found['said']}{field}")
+    placed.hint = error.hint
+    return placed
 
 
 def _read(file: str) -> tuple[str, bytes, dt.datetime]:
@@ -273,7 +375,7 @@ def _read(file: str) -> tuple[str, bytes, dt.datetime]:
         return "stdin", sys.stdin.buffer.read(), dt.datetime.now(dt.UTC)
     path = Path(file)
     try:
-        return path.stem, path.read_bytes(), dt.datetime.fromtimestamp(path.stat().st_mtime, dt.UTC)
+        return path.name, path.read_bytes(), dt.datetime.fromtimestamp(path.stat().st_mtime, dt.UTC)
     except OSError as error:
         refused = errors.RequestError(f"{file}: {error.strerror or error}")
         refused.hint = "name a file that you can read, or - for standard input"

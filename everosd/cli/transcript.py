@@ -6,12 +6,14 @@ import datetime as dt
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePath
 from typing import Literal, cast
 
 import msgspec
 
 from everosd import errors
+from everosd.cli import show
 
 Format = Literal["auto", "chat", "transcript", "locomo"]
 
@@ -19,9 +21,31 @@ ASSISTANTS = frozenset(("assistant", "ai", "bot", "agent", "chatgpt", "gpt", "cl
 """Names in a transcript that are no person's."""
 SKIPPED_ROLES = frozenset(("system", "developer"))
 """Instructions of a program: nothing that anybody said."""
+ROLES = {
+    "user": "user",
+    "human": "user",
+    "assistant": "assistant",
+    "ai": "assistant",
+    "model": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+"""Roles by what programs call them."""
+MARKS = {"input_audio": "audio", "input_file": "file", "document": "file", "doc": "file"}
+"""What stands in the place of a part that is no text, where its type does not say it."""
 
+_DAY_AND_TIME = r"\d{1,2}[/.]\d{1,2}[/.]\d{2,4},?\s\d{1,2}:\d\d(?::\d\d)?(?:\s?[AaPp]\.?\s?[Mm]\.?)?"
+_EXPORTED = re.compile(
+    r"(?P<first>\d{1,2})[/.](?P<second>\d{1,2})[/.](?P<year>\d{4}|\d\d),?\s"
+    r"(?P<hour>\d{1,2}):(?P<minute>\d\d)(?::(?P<sec>\d\d))?(?:\s?(?P<half>[AaPp])\.?\s?[Mm]\.?)?"
+)
+"""A moment as WhatsApp exports it."""
+_NOTICE = re.compile(rf"^(?:\[{_DAY_AND_TIME}\]|{_DAY_AND_TIME}\s[-\u2013])\s")
+"""Begins a line of WhatsApp; where nobody speaks in it, it is a notice of the program."""
+_INVISIBLE = re.compile(r"^[\u200e\u200f\ufeff]+")
 _TURN = re.compile(
-    r"^\s{0,3}(?:\[(?P<bracketed>[^\]\n]{6,40})\]\s*|(?P<bare>\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:Z|[+-]\d\d:?\d\d)?)\s+)?"
+    r"^\s{0,3}(?:\[(?P<bracketed>[^\]\n]{6,40})\]\s*|(?P<bare>\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:Z|[+-]\d\d:?\d\d)?)\s+"
+    rf"|(?P<exported>{_DAY_AND_TIME})\s[-\u2013]\s+)?"
     r"(?:\*\*)?(?P<name>[^\s:*\[\]{}\x22][^:\n*\[\]{}\x22]{0,58}?)(?:\*\*)?\s?:(?:\*\*)?(?:[ \t]+|$)(?P<text>.*)$"
 )
 _PLAIN_ID = re.compile(r"[a-zA-Z0-9_.@+-]{1,128}")
@@ -30,6 +54,10 @@ _LOCOMO_SESSION = re.compile(r"session_(\d+)")
 _LOCOMO_MOMENT = "%I:%M %p on %d %B, %Y"
 _MAX_NAME_WORDS = 4
 _SECOND_MS = 1000
+_CENTURY = 2000
+_MONTHS = 12
+_BYTE = re.compile(r"\(byte (\d+)\)")
+_PART_TYPE = re.compile(r"[a-z][a-z_ -]{0,30}")
 
 JsonObject = dict[str, object]
 
@@ -48,68 +76,123 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     messages: tuple[JsonObject, ...]
+    places: tuple[str, ...]
+    """Where each message stands, as people are told."""
+    n_left_out: int = 0
+    """Parts that are no text; a mark stands in the place of each."""
 
 
-def read(data: bytes, name: str, *, form: Format, names: Names, start: dt.datetime, zone: dt.tzinfo) -> list[Session]:
-    """Return the conversations of a file.
+class Time(msgspec.Struct, frozen=True, kw_only=True):
+    """When messages were said that do not say so: a second apart."""
+
+    zone: dt.tzinfo
+    """Of moments without an offset."""
+    saved_at: dt.datetime
+    """The last one, for nothing was said after the file was saved."""
+    start: dt.datetime | None = None
+    """The first one; None: as `saved_at` has it."""
+
+
+class _Chat(msgspec.Struct, kw_only=True):
+    """Messages as they are found."""
+
+    id: str
+    messages: list[JsonObject] = []
+    places: list[str] = []
+    n_left_out: int = 0
+    n_skipped: int = 0
+    """Messages of a program."""
+
+    def take(self, made: JsonObject, place: str) -> None:
+        """Add a message."""
+        self.messages.append(made)
+        self.places.append(place)
+
+
+def read(data: bytes, file: str, *, form: Format, names: Names, time: Time) -> list[Session]:
+    """Return the conversations of a file, each with a message at least.
 
     Args:
         data: The file.
-        name: What the file is called, without folder and suffix: names the session where nothing else does.
+        file: What the file is called, without folder: names the session where nothing else does.
         form: What it is; `auto`: what it looks like.
         names: Who is who.
-        start: Moment of the first message where the file tells none; each further one is a second later.
-        zone: Of moments without an offset.
+        time: When it was said.
 
     Raises:
-        errors.RequestError: the file is none of these; names the line.
+        errors.RequestError: the file is none of these; names the place.
     """
+    try:
+        chats = _read(data, file, form, names, time)
+    except RecursionError as error:
+        raise _refusal(file, "holds values in values, too deep to be read", "") from error
+    if not any(chat.messages for chat in chats):
+        n_skipped = sum(chat.n_skipped for chat in chats)
+        also = f" but {show.count(n_skipped, 'message')} of role system, and those are left out" if n_skipped else ""
+        raise _refusal(file, f"holds no messages{also}", "give a file in which somebody says something")
+    return [_session(chat, time) for chat in chats if chat.messages]
+
+
+def _read(data: bytes, name: str, form: Format, names: Names, time: Time) -> list[_Chat]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise _refusal(name, line, "is not UTF-8", "save it as UTF-8") from error
+        raise _refusal(_line(name, line), "is not UTF-8", "save it as UTF-8") from error
     if not text.strip():
-        raise _refusal(name, 1, "is empty", "give a file with a conversation in it")
+        raise _refusal(name, "is empty", "give a file with a conversation in it")
     values = _json(text, name) if form != "transcript" and text.lstrip()[0] in "[{" else None
     if values is None:
         if form in ("chat", "locomo"):
-            raise _refusal(name, 1, f"is no JSON, and {form} is", "leave --format out, or name another file")
-        return [_session(name, _transcript(text, name, names, zone), start)]
-    if form == "locomo" or (form == "auto" and all("conversation" in each for each in values)):
-        return [one for each in values for one in _locomo(each, name, zone)]
-    return [_session(key, messages, start) for key, messages in _chats(values, name, names, zone)]
+            raise _refusal(name, f"is no JSON, and {form} is", "leave --format out, or name another file")
+        return [_transcript(text, name, names, time.zone)]
+    if values and (form == "locomo" or (form == "auto" and all("conversation" in each for each in values))):
+        return [one for each in values for one in _locomo(each, name, time.zone)]
+    return [*_chats(values, name, names, time.zone)]
 
 
 # -- JSON ----------------------------------------------------------------------------------------------------------
 
 
 def _json(text: str, name: str) -> list[JsonObject] | None:
-    """Return the objects of a JSON document or of JSON lines; None where the text is neither and may be a transcript."""
+    """Return the objects of a JSON document or of JSON lines; None where the text is neither and may be a transcript.
+
+    Raises:
+        RecursionError: values in values in values, too many.
+    """
     try:
         value = msgspec.json.decode(text)
-    except msgspec.DecodeError as whole:
+    except (msgspec.DecodeError, RecursionError) as whole:
         lines = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
         values: list[object] = []
         for number, line in lines:
             try:
                 values.append(msgspec.json.decode(line))
             except msgspec.DecodeError as error:
-                if number == lines[0][0] and _TURN.match(line):
+                if number != lines[0][0]:
+                    raise _refusal(_line(name, number), f"is not JSON: {error}", "") from error
+                if _TURN.match(line):
                     return None
-                raise _refusal(name, number, f"is not JSON: {whole if number == lines[0][0] else error}", "") from error
+                raise _refusal(_line(name, _line_of(whole, text)), f"is not JSON: {whole}", "") from error
         value = values
     objects = value if isinstance(value, list) else [value]
     if not all(isinstance(each, dict) for each in objects):
-        raise _refusal(name, 1, "holds no messages", 'expected objects such as {"role": "user", "content": "…"}')
+        raise _refusal(name, "holds no messages", 'expected objects such as {"role": "user", "content": "…"}')
     return cast("list[JsonObject]", objects)
 
 
-def _chats(
-    values: Iterable[JsonObject], name: str, names: Names, zone: dt.tzinfo
-) -> Iterator[tuple[str, list[JsonObject]]]:
+def _line_of(error: Exception, text: str) -> int:
+    """Return the line where JSON is wrong; the last one where it only ends too early."""
+    found = _BYTE.search(str(error))
+    upto = text.encode("utf-8", "replace")[: int(found[1])] if found else text.rstrip().encode("utf-8", "replace")
+    return upto.count(b"\n") + 1
+
+
+def _chats(values: Sequence[JsonObject], name: str, names: Names, zone: dt.tzinfo) -> Iterator[_Chat]:
     """Yield the chats: objects with `messages`, or messages side by side."""
-    loose: list[JsonObject] = []
+    stem = PurePath(name).stem
+    n_all = sum(isinstance(each.get("messages"), list) for each in values)
+    loose: list[object] = []
     n_chats = 0
     for each in values:
         messages = each.get("messages")
@@ -118,21 +201,28 @@ def _chats(
             continue
         n_chats += 1
         key = next((str(each[field]) for field in ("session_id", "id", "conversation_id") if each.get(field)), "")
-        yield key or f"{name}-{n_chats}", [*_chat_messages(cast("list[object]", messages), name, names, zone)]
+        place = f"{name}, conversation {n_chats}" if n_all > 1 else name
+        yield _chat(_Chat(id=key or f"{stem}-{n_chats}"), messages, place, names, zone)
     if loose:
-        yield name, [*_chat_messages(cast("list[object]", loose), name, names, zone)]
+        yield _chat(_Chat(id=stem), loose, name, names, zone)
 
 
-def _chat_messages(values: list[object], name: str, names: Names, zone: dt.tzinfo) -> Iterator[JsonObject]:
+def _chat(chat: _Chat, values: list[object], file: str, names: Names, zone: dt.tzinfo) -> _Chat:
+    """Take messages of OpenAI's shape."""
     for number, each in enumerate(values, start=1):
+        place = f"{file}, message {number}"
         if not isinstance(each, dict) or not isinstance(each.get("role"), str):
-            raise _refusal(name, number, "(message) has no role", 'expected {"role": "user", "content": "…"}')
-        role = each["role"]
-        if role in SKIPPED_ROLES:
+            raise _refusal(place, "has no role", 'expected {"role": "user", "content": "…"}')
+        if each["role"] in SKIPPED_ROLES:
+            chat.n_skipped += 1
             continue
-        role = {"function": "tool", "human": "user", "ai": "assistant", "model": "assistant"}.get(role, role)
+        if (role := ROLES.get(each["role"])) is None:
+            there_are = ", ".join((*ROLES, *sorted(SKIPPED_ROLES)))
+            raise _refusal(place, f"has a role that nobody knows: {each['role'][:40]!r}", f"there are {there_are}")
         sender = each.get("sender_id") or each.get("name") or (names.user if role == "user" else names.agent)
-        made: JsonObject = {"sender_id": sender_id(str(sender)), "role": role, "content": _content(each.get("content"))}
+        content, n_left_out = _content(each.get("content"), place)
+        chat.n_left_out += n_left_out
+        made: JsonObject = {"sender_id": sender_id(str(sender)), "role": role, "content": content}
         if str(sender) != made["sender_id"]:
             made["sender_name"] = str(sender)
         for field in ("sender_name", "tool_calls", "tool_call_id"):
@@ -140,102 +230,169 @@ def _chat_messages(values: list[object], name: str, names: Names, zone: dt.tzinf
                 made[field] = each[field]
         given = next((each[key] for key in ("timestamp", "created_at", "create_time", "time") if each.get(key)), None)
         if given is not None:
-            made["timestamp"] = _moment_ms(given, zone, name, number)
-        yield made
+            made["timestamp"] = _moment_ms(given, zone, place)
+        chat.take(made, place)
+    return chat
 
 
-def _content(value: object) -> object:
-    """Return content as memory/add takes it: null is nothing, items that are plain texts are texts."""
+def _content(value: object, place: str) -> tuple[object, int]:
+    """Return content as memory/add takes it, and how many parts of it are no text: each becomes a mark."""
     if value is None:
+        return "", 0
+    if isinstance(value, str):
+        return value, 0
+    if not isinstance(value, list):
+        raise _refusal(place, "has content that is neither a text nor a list of parts", "")
+    texts = [_part(each) for each in value]
+    items = [{"type": "text", "text": text or _mark(each)} for text, each in zip(texts, value, strict=True)]
+    return items, texts.count(None)
+
+
+def _part(part: object) -> str | None:
+    """Return the text of a part of a message; None where it is something else."""
+    if isinstance(part, str):
+        return part
+    if not isinstance(part, dict):
+        return None
+    kind = str(part.get("type") or "text")
+    said = part.get("refusal" if kind == "refusal" else "text")
+    return said if isinstance(said, str) and (kind == "refusal" or "text" in kind) else None
+
+
+def _mark(part: object) -> str:
+    """Return what stands in the place of a part that is no text; nothing of an empty text."""
+    if _part(part) is not None:
         return ""
-    if isinstance(value, list):
-        return [{"type": "text", "text": each} if isinstance(each, str) else each for each in value]
-    return value
+    kind = str(part.get("type")) if isinstance(part, dict) else ""
+    kind = MARKS.get(kind, kind.removeprefix("input_").removesuffix("_url"))
+    return f"[{kind}]" if _PART_TYPE.fullmatch(kind) else "[part]"
 
 
-def _locomo(value: Mapping[str, object], name: str, zone: dt.tzinfo) -> Iterator[Session]:
+def _locomo(value: Mapping[str, object], name: str, zone: dt.tzinfo) -> Iterator[_Chat]:
     talk = value.get("conversation")
     if not isinstance(talk, dict):
-        raise _refusal(name, 1, "has no `conversation`", "expected a file in LoCoMo's shape")
-    prefix = str(value.get("sample_id") or name)
+        raise _refusal(name, "has no `conversation`", "expected a file in LoCoMo's shape")
+    prefix = str(value.get("sample_id") or PurePath(name).stem)
     for key in sorted(filter(_LOCOMO_SESSION.fullmatch, talk), key=lambda key: int(key.partition("_")[2])):
         turns = talk[key]
         if not isinstance(turns, list) or not turns:
             continue
         at = _locomo_moment(str(talk.get(f"{key}_date_time", "")), zone, name)
-        messages: list[JsonObject] = []
-        for turn in turns:
+        chat = _Chat(id=f"{prefix}-{key}")
+        for number, turn in enumerate(turns, start=1):
+            place = f"{name}, {key}, turn {number}"
+            if not isinstance(turn, dict):
+                raise _refusal(place, "is no object", "expected a file in LoCoMo's shape")
             speaker = str(turn.get("speaker", ""))
             said = str(turn.get("text", ""))
             if caption := turn.get("blip_caption"):
                 said = f"{said} [shares a picture: {caption}]".lstrip()
-            messages.append({"sender_id": sender_id(speaker), "sender_name": speaker, "role": "user", "content": said})
-        yield _session(f"{prefix}-{key}", messages, at)
+            made: JsonObject = {
+                "sender_id": sender_id(speaker),
+                "sender_name": speaker,
+                "role": "user",
+                "content": said,
+            }
+            if number == 1:
+                made["timestamp"] = int(at.timestamp() * 1000)
+            chat.take(made, place)
+        yield chat
 
 
 def _locomo_moment(text: str, zone: dt.tzinfo, name: str) -> dt.datetime:
     try:
         return dt.datetime.strptime(text.strip(), _LOCOMO_MOMENT).replace(tzinfo=zone)
     except ValueError as error:
-        raise _refusal(name, 1, f"has a session at {text!r}", 'expected "1:56 pm on 8 May, 2023"') from error
+        raise _refusal(name, f"has a session at {text[:40]!r}", 'expected "1:56 pm on 8 May, 2023"') from error
 
 
 # -- transcripts ---------------------------------------------------------------------------------------------------
 
 
-def _transcript(text: str, name: str, names: Names, zone: dt.tzinfo) -> list[JsonObject]:
+def _transcript(text: str, name: str, names: Names, zone: dt.tzinfo) -> _Chat:
     """Return the turns of `Name: what they said` lines; lines without a name go on with what was said."""
-    messages: list[JsonObject] = []
-    for number, line in enumerate(text.splitlines(), start=1):
+    chat = _Chat(id=PurePath(name).stem)
+    lines = [_INVISIBLE.sub("", line) for line in text.splitlines()]
+    is_month_first = _is_month_first(lines)
+    for number, line in enumerate(lines, start=1):
         turn = _TURN.match(line)
-        if turn is None or len(turn["name"].split()) > _MAX_NAME_WORDS or turn["text"].startswith("//"):
-            if not messages:
-                if line.strip() and not line.startswith("#"):
-                    raise _refusal(
-                        name, number, "says nobody's name", 'expected lines such as "Mara: I moved to Porto."'
-                    )
+        is_exported = _NOTICE.match(line) is not None
+        if turn is None or not _is_name(turn["name"], is_exported=is_exported) or turn["text"].startswith("//"):
+            if is_exported:
                 continue
-            messages[-1]["content"] = f"{messages[-1]['content']}\n{line}"
+            if chat.messages:
+                chat.messages[-1]["content"] = f"{chat.messages[-1]['content']}\n{line}"
+            elif line.strip() and not line.startswith("#"):
+                hint = 'expected lines such as "Mara: I moved to Porto."'
+                raise _refusal(_line(name, number), "says nobody's name", hint)
             continue
-        speaker = turn["name"].strip()
+        speaker = turn["name"].strip(" ~\u00a0\u202f\u200e\u200f")
         is_agent = speaker.casefold() in ASSISTANTS or sender_id(speaker) == sender_id(names.agent)
         made: JsonObject = {"sender_id": sender_id(speaker), "sender_name": speaker, "content": turn["text"]}
         made["role"] = "assistant" if is_agent else "user"
-        if given := turn["bracketed"] or turn["bare"]:
-            made["timestamp"] = _moment_ms(given, zone, name, number)
-        messages.append(made)
-    for each in messages:
+        if given := turn["bracketed"] or turn["bare"] or turn["exported"]:
+            exported = _EXPORTED.fullmatch(given.strip())
+            at = _exported(exported, is_month_first=is_month_first) if exported else given
+            made["timestamp"] = _moment_ms(at, zone, _line(name, number))
+        chat.take(made, _line(name, number))
+    for each in chat.messages:
         each["content"] = str(each["content"]).strip()
-    return messages
+    return chat
+
+
+def _is_name(text: str, *, is_exported: bool) -> bool:
+    """Return whether what stands before a colon may be a name; one in an address book may be longer."""
+    return len(text.split()) <= _MAX_NAME_WORDS + 2 * is_exported and not (is_exported and "\u201c" in text)
+
+
+def _is_month_first(lines: Iterable[str]) -> bool:
+    """Return whether the days of an exported chat can only be meant month first: `03/25/24`."""
+    found = [_EXPORTED.match(line.lstrip("[")) for line in lines if _NOTICE.match(line)]
+    return any(one is not None and int(one["second"]) > _MONTHS for one in found)
+
+
+def _exported(found: re.Match[str], *, is_month_first: bool) -> str:
+    """Return a moment of an exported chat in ISO; one that cannot be is no moment there, either."""
+    day, month = int(found["first"]), int(found["second"])
+    if is_month_first and day <= _MONTHS:
+        day, month = month, day
+    year, hour = int(found["year"]), int(found["hour"])
+    if found["half"]:
+        hour = hour % 12 + 12 * (found["half"] in "Pp")
+    year += _CENTURY * (len(found["year"]) == 2)  # noqa: PLR2004  # two digits
+    return f"{year:04}-{month:02}-{day:02}T{hour:02}:{found['minute']}:{found['sec'] or '00'}"
 
 
 # -- moments and names ---------------------------------------------------------------------------------------------
 
 
-def _session(key: str, messages: Iterable[JsonObject], start: dt.datetime) -> Session:
+def _session(chat: _Chat, time: Time) -> Session:
     """Return a session in which each message has a moment of its own, so that each is known by it."""
-    last_ms = int(start.timestamp() * 1000) - _SECOND_MS
+    moments = [cast("int | None", each.get("timestamp")) for each in chat.messages]
+    n_before, known = next(((n, at) for n, at in enumerate(moments) if at is not None), (0, None))
+    if known is None:
+        known = int((time.start or time.saved_at).timestamp() * 1000)
+        n_before = 0 if time.start else len(moments) - 1
+    last_ms = known - (n_before + 1) * _SECOND_MS
     timed: list[JsonObject] = []
-    for each in messages:
-        given = each.get("timestamp")
-        moment_ms = given if isinstance(given, int) else last_ms + _SECOND_MS
+    for each, given in zip(chat.messages, moments, strict=True):
+        moment_ms = given if given is not None else last_ms + _SECOND_MS
         last_ms = moment_ms if moment_ms > last_ms or not timed else last_ms + 1
         timed.append({**each, "timestamp": last_ms})
-    return Session(id=key[:128], messages=tuple(timed))
+    return Session(id=chat.id[:128], messages=tuple(timed), places=tuple(chat.places), n_left_out=chat.n_left_out)
 
 
-def _moment_ms(value: object, zone: dt.tzinfo, name: str, number: int) -> int:
+def _moment_ms(value: object, zone: dt.tzinfo, place: str) -> int:
     """Return milliseconds since 1970 of a number (seconds up to ten digits) or an ISO moment."""
     try:
         if isinstance(value, int | float) or (isinstance(value, str) and value.strip().isdigit()):
             moment = float(value)
             return int(moment * 1000) if abs(moment) < 1e10 else int(moment)  # noqa: PLR2004  # as memory/add has it
         at = dt.datetime.fromisoformat(str(value).strip())
+        return int((at if at.tzinfo is not None else at.replace(tzinfo=zone)).timestamp() * 1000)
     except (ValueError, OverflowError) as error:
-        raise _refusal(
-            name, number, f"has no moment in {value!r}", "expected ISO, or milliseconds since 1970"
-        ) from error
-    return int((at if at.tzinfo is not None else at.replace(tzinfo=zone)).timestamp() * 1000)
+        said = str(value)[:40]
+        raise _refusal(place, f"has no moment in {said!r}", "expected ISO, or milliseconds since 1970") from error
 
 
 def sender_id(name: str) -> str:
@@ -248,7 +405,11 @@ def sender_id(name: str) -> str:
     return found[:128] or f"p_{hashlib.blake2b(name.encode('utf-8', 'replace'), digest_size=4).hexdigest()}"
 
 
-def _refusal(name: str, line: int, reason: str, hint: str) -> errors.RequestError:
-    refused = errors.RequestError(f"{name}:{line} {reason}")
+def _line(file: str, number: int) -> str:
+    return f"{file}, line {number}"
+
+
+def _refusal(place: str, reason: str, hint: str) -> errors.RequestError:
+    refused = errors.RequestError(f"{place}: {reason}")
     refused.hint = hint or "give a chat as JSON or JSON lines, a transcript, or a LoCoMo file; --format says which"
     return refused

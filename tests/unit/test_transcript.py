@@ -13,12 +13,21 @@ from everosd.cli import transcript
 
 START = dt.datetime(2026, 3, 2, 9, tzinfo=dt.UTC)
 START_MS = int(START.timestamp() * 1000)
+SAVED_AT = START + dt.timedelta(days=1)
 
 
-def read(text: str, form: transcript.Format = "auto", name: str = "talk") -> list[transcript.Session]:
+def read(
+    text: str, form: transcript.Format = "auto", name: str = "talk.json", start: dt.datetime | None = START
+) -> list[transcript.Session]:
     """Read a file of this text."""
     names = transcript.Names(user="mara", agent="helper")
-    return transcript.read(text.encode(), name, form=form, names=names, start=START, zone=dt.UTC)
+    time = transcript.Time(zone=dt.UTC, saved_at=SAVED_AT, start=start)
+    return transcript.read(text.encode(), name, form=form, names=names, time=time)
+
+
+def ms(text: str) -> int:
+    """Return milliseconds since 1970 of an ISO moment in UTC."""
+    return int(dt.datetime.fromisoformat(text).replace(tzinfo=dt.UTC).timestamp() * 1000)
 
 
 def only(text: str, form: transcript.Format = "auto") -> list[dict[str, Any]]:
@@ -100,20 +109,121 @@ def test_locomo_is_read_session_by_session() -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"", "talk:1 is empty"),
-        (b"\xff\xfe", "talk:1 is not UTF-8"),
-        (b"just a note", "talk:1 says nobody's name"),
-        (b'{"role": "user"', "talk:1 is not JSON"),
-        (b'{"role": "user", "content": "a"}\n{"role"', "talk:2 is not JSON"),
-        (b'[{"content": "a"}]', "talk:1 (message) has no role"),
-        (b"[1, 2]", "talk:1 holds no messages"),
-        (b"[2026-13-99 10:00] Mara: Hi.", "talk:1 has no moment"),
+        (b"", "talk.json: is empty"),
+        (b"\xff\xfe", "talk.json, line 1: is not UTF-8"),
+        (b"just a note", "talk.json, line 1: says nobody's name"),
+        (b'{"role": "user"', "talk.json, line 1: is not JSON"),
+        (b'[\n{"role": "user"},\n{"role" "user"}]', "talk.json, line 3: is not JSON"),
+        (b'{"role": "user", "content": "a"}\n{"role"', "talk.json, line 2: is not JSON"),
+        (b'[{"role": "user", "content": "a"}, {"content": "a"}]', "talk.json, message 2: has no role"),
+        (b'[{"role": "user", "content": {"a": 1}}]', "talk.json, message 1: has content that is neither"),
+        (b"[1, 2]", "talk.json: holds no messages"),
+        (b"[]", "talk.json: holds no messages"),
+        (b'{"messages": []}', "talk.json: holds no messages"),
+        (b'[{"role": "system", "content": "a"}]', "holds no messages but 1 message of role system"),
+        (b"[2026-13-99 10:00] Mara: Hi.", "talk.json, line 1: has no moment"),
+        (b"31/02/24, 10:15 - Mara: Hi.", "talk.json, line 1: has no moment"),
+        (b"[" * 100_000, "talk.json: holds values in values"),
+        (b'[{"role": "user", "content": ' + b"[" * 100_000, "talk.json: holds values in values"),
+        (b'[{"conversation": {"session_1": ["a"], "session_1_date_time": "1:56 pm on 8 May, 2023"}}]', "turn 1: is no"),
     ],
 )
-def test_what_is_no_conversation_is_refused_with_its_line(data: bytes, said: str) -> None:
+def test_what_is_no_conversation_is_refused_with_its_place(data: bytes, said: str) -> None:
     """A message that names the place, and a hint that says what is expected."""
     names = transcript.Names()
     with pytest.raises(errors.RequestError, match="talk") as caught:
-        transcript.read(data, "talk", form="auto", names=names, start=START, zone=dt.UTC)
+        transcript.read(
+            data, "talk.json", form="auto", names=names, time=transcript.Time(zone=dt.UTC, saved_at=SAVED_AT)
+        )
     assert said in str(caught.value)
     assert caught.value.hint
+
+
+def test_a_role_that_nobody_knows_is_named_with_those_there_are() -> None:
+    """The file, the message's number, the role, and which roles there are."""
+    chats = [{"messages": CHAT}, {"messages": [*CHAT, {"role": "narrator", "content": "Later"}]}]
+    with pytest.raises(errors.RequestError, match="narrator") as caught:
+        read(json.dumps(chats))
+    assert "talk.json, conversation 2, message 5: has a role that nobody knows: 'narrator'" == str(caught.value)
+    assert "user" in str(caught.value.hint)
+    assert "system" in str(caught.value.hint)
+
+
+def test_a_part_that_is_no_text_leaves_a_mark() -> None:
+    """The text of the message is kept, parts that nobody can read are counted and marked."""
+    parts = [
+        {"type": "text", "text": "Look:", "annotations": []},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+        {"type": "input_audio", "input_audio": {}},
+        {"type": "input_file", "file_id": "f"},
+        {"type": "output_text", "text": "Nice"},
+        {"inline_data": "x"},
+        "plain",
+        {"type": "refusal", "refusal": "No."},
+        {"type": "text", "text": ""},
+    ]
+    (found,) = read(json.dumps([{"role": "user", "content": parts}]))
+    content: Any = found.messages[0]["content"]
+    assert ["Look:", "[image]", "[audio]", "[file]", "Nice", "[part]", "plain", "No.", ""] == [
+        one["text"] for one in content
+    ]
+    assert {"type", "text"} == {key for one in content for key in one}
+    assert 4 == found.n_left_out
+
+
+@pytest.mark.parametrize(
+    ("line", "at"),
+    [
+        ("[12/03/24, 10:15:00] Mara: Hi", "2024-03-12T10:15:00"),
+        ("12/03/2024, 10:15 - Mara: Hi", "2024-03-12T10:15:00"),
+        ("\u200e[03/25/24, 1:05:09\u202fPM] Mara: Hi", "2024-03-25T13:05:09"),
+        (
+            "12.03.24, 00:15 - \u202a~\u202fMara\u202c: Hi".replace("\u202a", "").replace("\u202c", ""),
+            "2024-03-12T00:15:00",
+        ),
+        ("3/12/24, 12:15 am - Mara: Hi", "2024-12-03T00:15:00"),
+    ],
+)
+def test_a_chat_exported_from_a_phone_is_a_transcript(line: str, at: str) -> None:
+    """Days come first unless that cannot be; the phone's invisible characters are in no name."""
+    (found,) = only(line)
+    assert ("Mara", "Hi", ms(at)) == (found["sender_name"], found["content"], found["timestamp"])
+
+
+def test_an_exported_chat_is_read_as_one() -> None:
+    """One date that is month first makes all so; notices of the program are nobody's words; lines go on."""
+    text = (
+        "03/04/24, 10:14 - Messages and calls are end-to-end encrypted.\n"
+        "03/04/24, 10:15 - +49 170 1234 567: One\nand more\n"
+        "03/04/24, 10:16 - Mara changed the subject to \u201cTrip: Porto\u201d\n"
+        "03/25/24, 10:15 - Tom from the book club: Two"
+    )
+    one, two = only(text)
+    assert ("One\nand more", ms("2024-03-04T10:15:00")) == (one["content"], one["timestamp"])
+    assert ("Tom from the book club", ms("2024-03-25T10:15:00")) == (two["sender_name"], two["timestamp"])
+
+
+def test_messages_without_moments_end_when_the_file_was_saved() -> None:
+    """Nothing was said after that; `--at` says when the first one was."""
+    text = "Mara: One.\nMara: Two.\nMara: Three."
+    saved_ms = int(SAVED_AT.timestamp() * 1000)
+    (found,) = read(text, start=None)
+    assert [saved_ms - 2000, saved_ms - 1000, saved_ms] == [one["timestamp"] for one in found.messages]
+    (found,) = read(text)
+    assert [START_MS, START_MS + 1000, START_MS + 2000] == [one["timestamp"] for one in found.messages]
+
+
+def test_messages_before_the_first_moment_stand_before_it() -> None:
+    """What has a moment keeps it, whatever came before it without one."""
+    (found,) = read("Mara: One.\n[2026-03-01 10:00] Mara: Two.\nMara: Three.", start=None)
+    at = ms("2026-03-01T10:00:00")
+    assert [at - 1000, at, at + 1000] == [one["timestamp"] for one in found.messages]
+
+
+def test_each_message_knows_its_place() -> None:
+    """Messages of a chat are counted, those left out included; turns of a transcript have their line."""
+    (found,) = read(json.dumps(CHAT))
+    assert "talk.json, message 2" == found.places[0]
+    (found,) = read("# Talk\n\nMara: One.\ngoes on\nMara: Two.", name="talk.txt")
+    assert ("talk.txt, line 3", "talk.txt, line 5") == found.places
+    assert "talk" == found.id
