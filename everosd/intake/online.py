@@ -398,9 +398,9 @@ class Intake:
         if rows:
             state.is_deferred = is_deferred
 
-    async def _redacted(self, given: Sequence[Given]) -> list[tuple[str, str, str]]:
-        """Return text, content and tool calls of each message without what must not be written."""
-        parts = [(one.text, one.content, one.tool_calls) for one in given]
+    async def _redacted(self, given: Sequence[Given]) -> list[redact.Texts]:
+        """Return the texts of each message without what must not be written."""
+        parts = [(one.text, one.content, one.tool_calls, one.tool_call_id, one.sender_name) for one in given]
         if not self._settings().intake.redact:
             return parts
         if sum(len(part) for each in parts for part in each) > redact.INLINE_CHARS:
@@ -408,16 +408,16 @@ class Intake:
         return [redact.redacted_all(each) for each in parts]
 
 
-def _message(given: Given, message_id: str, clean: tuple[str, str, str]) -> message.Message:
-    text, content, tool_calls = clean
+def _message(given: Given, message_id: str, clean: redact.Texts) -> message.Message:
+    text, content, tool_calls, tool_call_id, sender_name = clean
     return message.Message(
         id=message_id,
         sender_id=given.sender_id,
-        sender_name=given.sender_name,
+        sender_name=sender_name,
         role=given.role,
         timestamp_us=given.timestamp_us,
         text=text,
         content=content,
         tool_calls=tool_calls,
-        tool_call_id=given.tool_call_id,
+        tool_call_id=tool_call_id,
     )

@@ -39,6 +39,28 @@ SECRETS = [
     ("мой пароль: Корова77", "Корова77"),
     ("mysql --password Tr0ub4dor -h db", "Tr0ub4dor"),
     ("curl -u admin:hunter22 https://example.com", "hunter22"),
+    ("**Password**: `x1y2z3`", "x1y2z3"),
+    ("- **Password:** x1y2z3", "x1y2z3"),
+    ("pw: x1y2z3", "x1y2z3"),
+    ("password -> x1y2z3", "x1y2z3"),
+    ("I changed my password to X1!y2", "X1!y2"),
+    ("Please reset the admin password to `X1!y2`.", "X1!y2"),
+    ("Ich habe mein Passwort auf X1!y2 geändert.", "X1!y2"),
+    ("AccountName=kiln;AccountKey=Zm9vYmFyYmF6cXV4+/Zm9v==;EndpointSuffix=core.windows.net", "Zm9vYmFy"),
+    ("SG.abcdefghijklmnopqrstuv.abcdefghijklmnopqrstuvwxyz0123456789ABCDEFG", "abcdefghij"),
+    ("xapp-1-A012345-6789012-abcdef0123456789", "A012345"),
+    ("whsec_abcdefghijklmnop0123456789", "abcdefgh"),
+    (f"123456789:AA{'x' * 33}", "AAxx"),
+    (f"https://api.telegram.org/bot123456789:AA{'x' * 33}/getMe", "AAxx"),
+    (f"dop_v1_{'0a' * 32}", "0a0a"),
+    (f"xai-{'aB3' * 10}", "aB3"),
+    (f"gsk_{'aB3' * 10}", "aB3"),
+    (f"SK{'0a' * 16}", "0a0a"),
+    (f"the sid is AC{'0a' * 16}.", "0a0a"),
+    ("mysql -u root -pPW9", "PW9"),
+    ("sshpass -p hunter2 ssh host", "hunter2"),
+    ("sk-abcdEFGH\u200b1234567890abcd", "1234567890"),
+    ("pass\u200bword: hunter22", "hunter22"),
 ]
 PLAIN = [
     "I forgot my password again.",
@@ -54,6 +76,16 @@ PLAIN = [
     "The secret: honesty. One token: a smile.",
     "Run it with -u mara and --user 1000.",
     "Basic training starts soon; a basic necessity.",
+    "The password to the flat is with Tom; the password to server2 got lost.",
+    "I changed my password to something new. Set the password to expire every 90 days.",
+    "Settings -> Password -> Change. Password → Reset.",
+    "PW: none. In pw = power the unit is watt.",
+    "Type mysql -u root -p and press enter; docker run mysql -p3306:3306; mysql -port 3306; ssh -p22 host.",
+    "ACDC played at 19:30; SK is Slovakia. SG.1.2 and XAI-2 are chapters. whsec_ is a prefix.",
+    "Call 12345678: AA batteries are at 123456789:AA, shelf 2.",
+    "The account key figures: 10 and 20. Die Änderung ist auf Seite2.",
+    "👩\u200d👩\u200d👧 were here, a soft\u00adhyphen and a zero\u200bwidth, but no token.",
+    "**Note**: the pass* is open. `secret`: none.",
 ]
 
 
@@ -76,10 +108,17 @@ def test_redaction_of_json_leaves_json() -> None:
     calls = json.dumps(
         [{"id": "1", "function": {"name": "login", "arguments": json.dumps({"password": "x", "key": KEY})}}]
     )
-    _, content, clean = redact.redacted_all(("", json.dumps([{"type": "text", "text": KEY[:60]}]), calls))
+    _, content, clean, *_ = redact.redacted_all(("", json.dumps([{"type": "text", "text": KEY[:60]}]), calls, "", ""))
     assert "MIIEow" not in clean + content
     assert "login" == json.loads(clean)[0]["function"]["name"]
     assert "text" == json.loads(content)[0]["type"]
+
+
+def test_a_token_is_not_kept_as_the_id_of_a_call_or_as_a_name() -> None:
+    """Whatever of a message is written is looked through; an id that is none stays."""
+    token = "sk-abcdEFGH1234567890abcd"
+    assert ("[redacted token]", "[redacted token]") == redact.redacted_all(("", "", "", token, token))[3:]
+    assert ("call_1", "Mara") == redact.redacted_all(("", "", "", "call_1", "Mara"))[3:]
 
 
 def test_redacting_twice_changes_nothing_more() -> None:
@@ -90,7 +129,20 @@ def test_redacting_twice_changes_nothing_more() -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["sk-", "4", "password is ", "-----BEGIN PRIVATE KEY-----", "a:", "://a:", "eyJa.", "pass "]
+    "piece",
+    [
+        *("sk-", "4", "password is ", "-----BEGIN PRIVATE KEY-----", "a:", "://a:", "eyJa.", "pass ", "12345678:AA"),
+        *(
+            "mysql ",
+            "mysql -p",
+            "changed password to ",
+            "set my ",
+            "SG.",
+            "SG.aaaaaaaaaaaaaaaa",
+            "a\u200b",
+            "password to a ",
+        ),
+    ],
 )
 def test_no_text_takes_long(piece: str) -> None:
     """A megabyte of what nearly is a credential takes a moment, not minutes."""
