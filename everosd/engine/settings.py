@@ -264,7 +264,7 @@ class Watcher:
             if not is_first:
                 return False
         age_s = float("inf") if is_first else now_s - self._since_s
-        reading = self._judge(seen)
+        reading = await asyncio.to_thread(self._judge, seen)  # croniter, and what it imports, takes its time
         if (reading.errors or seen.is_gone) and age_s < BROKEN_S:
             return False
         self._is_pending = False
