@@ -125,7 +125,7 @@ class Learning:
                 is_running = is_running and not self.chat.state.is_failing
                 if now != seen or is_running or not self._has_failed():
                     moved_s, seen = now_s, now
-                elif now_s - moved_s > PATIENCE_S:
+                elif self.chat.state.is_away or now_s - moved_s > PATIENCE_S:
                     return
                 await asyncio.sleep(LOOK_S)
 

@@ -78,7 +78,11 @@ def examine(root: Path) -> list[Finding]:
     holder = lock.holder(root)
     found.append(_daemon(root, holder, settings))
     if settings is not None or holder is not None:
-        found.extend(_memory(root))
+        said = [one.text for one in found if one.level in ("warn", "fail")]
+        # A daemon says of the settings what was found here already.
+        found.extend(
+            one for one in _memory(root) if one.about != "daemon" or not any(text in one.text for text in said)
+        )
     return found
 
 

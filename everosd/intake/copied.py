@@ -56,7 +56,7 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
     """What failed, each with its reason, up to `MAX_SAID`; it is tried again later, or by hand where it was given up."""
     n_waiting: int = 0
     waiting: tuple[str, ...] = ()
-    """What waits and is done later without being asked, up to `MAX_SAID`."""
+    """What waits, and is done later without being asked as long as the process runs, up to `MAX_SAID`."""
     waits_for: str = ""
     """Why: the model that reads conversations, and what is wrong with it; empty: something else is away, or nothing is."""
 

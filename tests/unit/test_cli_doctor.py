@@ -116,6 +116,15 @@ def test_the_model_for_conversations_is_asked_for_a_word(memory: Path) -> None:
         assert "EVEROS_LLM__API_KEY" in reader(memory, settings).hint
 
 
+def test_what_the_daemon_repeats_is_said_once(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mistake in ome.toml is one thing to mend, however many found it; what only the daemon knows is said."""
+    (memory / "ome.toml").write_text("[strategies.extract_user_profil]\n")
+    wrong = found(memory, "settings")[1].text
+    notices = [doctor.Finding(level="warn", about="daemon", text=text) for text in (f"{wrong}; as before", "a stall")]
+    monkeypatch.setattr(doctor, "_memory", lambda _: iter(notices))
+    assert ["a stall"] == [one.text for one in found(memory, "daemon") if one.level == "warn"]
+
+
 def test_prompts_that_are_not_used_are_named(memory: Path) -> None:
     """Broken ones, and those whose name no prompt has."""
     (memory / "prompts").mkdir()

@@ -96,8 +96,11 @@ async def test_a_model_that_is_away_is_not_waited_for(
     assert (MANY + 1, 0, 0, MANY + 1) == tuple(done[name] for name in ("entries", "done", "n_failed", "n_waiting"))
     assert "ben_ep_20260302_00000001" in done["waiting"]
     assert "fails: status 500" in done["waits_for"]
-    said = list(learn._waits(done))
+    said = list(learn._waits(done, is_served=True))
     assert "waits for the model; done later by itself: ben_ep_20260302_00000001" in said
+    assert "waits for the model; type the same again later: ben_ep_20260302_00000001" in learn._waits(
+        done, is_served=False
+    )
     assert (MANY + 2, True) == (len(said), said[-1].startswith("the model: "))
 
 
