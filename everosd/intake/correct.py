@@ -518,7 +518,7 @@ _RELATIONS = (
     _relation("work", _WORKS + _AS + r"(?:[\w'-]+\s+){1,5}?(?:at|bei|chez|presso)" + _V),
     _relation(
         _WORKPLACE,
-        r"\b(?:works?|working|arbeite|arbeitet|travaille|lavoro|lavora)\b" + _STILL + r"(?:" + _AS + r"(?:[\w'-]+\s+){1,5}?|\s+)(?:in|à|a)"
+        r"\b(?:works?|working|arbeite|arbeitet|travaille|lavoro|lavora)\b" + _STILL + r"(?:" + _AS + r"(?:[\w'-]+\s+){1,8}?|\s+)(?:in|à|a)"
         r"\s+(?P<value>[^.!?]+?)(?=\s+(?:as|als|comme|come)\b|$)",
     ),
     _relation("job", r"\b(?:(?P<denied>left|lost)\s+(?:my|the|a)\s+(?:old\s+)?)?job\s+as\s+(?:an?|the)" + _V),

@@ -265,6 +265,10 @@ def test_a_version_without_lines_keeps_what_stands_around_its_summary() -> None:
     new, _ = grown(old, base, NUTS)
     assert new["body"].endswith("\n\nCall me Mar.")
     assert "peanuts" in new["body"]
+    old = version(OSLO, SINGS, summary="Mara said: I live in Oslo. I sing in a choir.")
+    changed = {**old, "body": f"{old['summary']} And I paint."}
+    new, _ = grown(changed, base_of(old), NUTS)
+    assert f"{changed['body']}\nI am allergic to peanuts." == new["body"]
 
 
 @pytest.mark.parametrize(
@@ -492,6 +496,8 @@ def test_what_says_more_than_what_was_corrected_stays() -> None:
     later = msgspec.structs.replace(TOLD, content="Mara: I am not vegetarian any more.")
     assert () == profile.picked(("Mara",), [later], {"explicit_info": [item]}, is_latest=True).outdated
     assert not portrait.says_the_same("Mara said: My favourite colour is blue.", "Mara: My favourite colour is green.")
+    hospital = "Mara: I work as a nurse at the old city hospital in"
+    assert not portrait.says_the_same(f"{hospital} Leipzig.", f"{hospital} Halle.")
     assert portrait.says_the_same("Mara said: My favourite colour is blue.", "Mara: My favourite colour is blue.")
 
 
