@@ -93,6 +93,7 @@ class Learning:
             embedding=self._embedding,
             segments=self.intake.segment,
             emit=self.engine.emit,
+            give_way=self.intake.give_way,
             caught_up=self._caught_up,
             time=self._clock,
         )

@@ -10,6 +10,8 @@ import datetime as dt
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import msgspec
+
 from everosd import clock as clocks
 from everosd import config
 from everosd.cascade import embed
@@ -36,6 +38,8 @@ class Parts:
     embedding: embed.Embedding | None
     segments: case.Segments
     emit: Callable[[strategy.Event], None]
+    give_way: Callable[[], Awaitable[None]]
+    """Waits while somebody is being answered."""
     caught_up: Callable[[], Awaitable[None]]
     """Waits until the ledger is in step with what was on disk at the start."""
     time: clocks.Clock
@@ -107,7 +111,7 @@ def table(parts: Parts) -> tuple[strategy.Strategy, ...]:
         time=parts.time,
         settled=parts.caught_up,
     )
-    return (
+    rows = (
         strategy.Strategy(name=fact.NAME, topics=("episode_written", "episode_edited"), run=facts.run),
         strategy.Strategy(
             name="trigger_profile_clustering",
@@ -131,3 +135,14 @@ def table(parts: Parts) -> tuple[strategy.Strategy, ...]:
         ),
         strategy.Strategy(name=skill.NAME, topics=("case_clustered",), run=skills.run, forget=skills.forget_owner),
     )
+    return tuple(msgspec.structs.replace(row, run=_polite(row.run, parts.give_way)) for row in rows)
+
+
+def _polite(run: strategy.Run, give_way: Callable[[], Awaitable[None]]) -> strategy.Run:
+    """Return `run`, begun when nobody is being answered."""
+
+    async def begun(event: strategy.Event) -> str:
+        await give_way()
+        return await run(event)
+
+    return begun

@@ -7,8 +7,9 @@ sessions' logs say what waits, what was cut and what was not finished, and it is
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime as dt
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -23,6 +24,10 @@ from everosd.store import db, read
 
 STOPPING = "everosd", "is stopping; the messages are kept, and the next start extracts them"
 
+QUIET_S = 0.2
+"""Nobody asks any more after so long without a request."""
+LONGEST_WAY_S = 1.0
+LOOK_S = 0.02
 _MAX_INTEGER = 2**62
 """SQLite's integers end there."""
 
@@ -130,6 +135,9 @@ class Intake:
         self._retention = retention.Retention(
             cascade=cascade, lines=self._lines, settings=settings, time=time, caught_up=caught_up
         )
+        self._n_asking = 0
+        self._asked_s = float("-inf")
+        self._way = asyncio.Lock()
         self._has_started = asyncio.Event()
         self._is_stopping = asyncio.Event()
 
@@ -185,6 +193,12 @@ class Intake:
             errors.LogError: The log cannot be read or written; nothing was taken.
         """
         await self._has_started.wait()
+        with self._asking():
+            return await self._add(at, messages, task_id=task_id, is_async=is_async, is_deferred=is_deferred)
+
+    async def _add(
+        self, at: types.Owner, messages: Sequence[Given], *, task_id: str, is_async: bool, is_deferred: bool
+    ) -> Added:
         here = self._lines.of(at)
         is_queued = is_async or bool(here.jobs)
         if is_queued:
@@ -219,7 +233,10 @@ class Intake:
             errors.LogError: The log cannot be read or written.
         """
         await self._has_started.wait()
-        here = self._lines.of(at)
+        with self._asking():
+            return await self._flush_or_queue(self._lines.of(at), task_id)
+
+    async def _flush_or_queue(self, here: line.Line, task_id: str) -> Flushed:
         if here.jobs:
             self._queue.reserve(here)
             return Flushed(status="queued", pending=await self._queue.put(here, task_id, "memory_flush"))
@@ -330,6 +347,28 @@ class Intake:
             dead=dead,
             n_conflicting=sum(len(here.state.conflicting) for here in lines),
         )
+
+    @contextlib.contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Note that somebody waits for an answer while the block runs."""
+        self._n_asking += 1
+        try:
+            yield
+        finally:
+            self._n_asking -= 1
+            self._asked_s = self._clock.monotonic_s()
+
+    async def give_way(self) -> None:
+        """Wait while requests are answered, but not for long: what only follows from messages has time, who asks has not.
+
+        While they keep coming, one caller a second goes on.
+        """
+        async with self._way:
+            until_s = self._clock.monotonic_s() + LONGEST_WAY_S
+            while (now_s := self._clock.monotonic_s()) < until_s:
+                if not self._n_asking and now_s - self._asked_s >= QUIET_S:
+                    return
+                await self._clock.sleep(LOOK_S)
 
     # -- one session -----------------------------------------------------------------------------------------------
 
