@@ -78,13 +78,18 @@ class Quoted:
         """
         before_us = min((one.timestamp_us for one in messages), default=0)
         known = _Known(self._search, owners, before_us)
-        found: list[message.Message] = []
-        for one in messages:
-            text = _BLOCK.sub("", one.text).strip() if "<" in one.text else one.text
-            if one.role != "user" and text:
-                text = "" if _is_answer(text) else await _without(text, known)
-            found.append(one if text == one.text else msgspec.structs.replace(one, text=text))
-        return tuple(found)
+        plain = [_BLOCK.sub("", one.text).strip() if "<" in one.text else one.text for one in messages]
+        texts = [
+            "" if one.role != "user" and _is_answer(text) else text for one, text in zip(messages, plain, strict=True)
+        ]
+        # All at once: eight sentences cost one query, whoever said them.
+        lines = {text: _lines(text) for one, text in zip(messages, texts, strict=True) if one.role != "user" and text}
+        gone = await known.of([one for split in lines.values() for _, said in split for one in said])
+        return tuple(
+            one if left == one.text else msgspec.structs.replace(one, text=left)
+            for one, text in zip(messages, texts, strict=True)
+            for left in [_without(text, lines[text], gone) if one.role != "user" and text else text]
+        )
 
 
 class _Known:
@@ -121,11 +126,17 @@ class _Known:
         return [self._grams[one.key] for one in rows]
 
 
-async def _without(text: str, known: _Known) -> str:
-    """Return a text without the sentences that are known."""
-    lines = [(line, check.sentences(line)) for line in text.split("\n")]
-    gone = await known.of([one for _, said in lines for one in said])
-    if not gone:
+_Lines = list[tuple[str, list[str]]]
+"""Lines of a text, with the sentences in each."""
+
+
+def _lines(text: str) -> _Lines:
+    return [(line, list(check.sentences(line))) for line in text.split("\n")]
+
+
+def _without(text: str, lines: _Lines, gone: set[str]) -> str:
+    """Return a text without the sentences that are gone."""
+    if not any(one in gone for _, said in lines for one in said):
         return text
     left: list[str] = []
     is_open = False  # whether the last thing that is left is a mark
