@@ -49,6 +49,7 @@ class Memory:
         statuses = _statuses(asked.include_status)
         wanted = self._wanted(asked)
         owner = await scope.owner_or_only_user(asked, self._given.reader)
+        self._given.search.note_recall(owner)
         answer = await self._given.search.run(
             query.Query(
                 owner=owner,
@@ -74,6 +75,7 @@ class Memory:
         reply.called(request, "memory/get")
         asked = requests.decode(requests.GET, await reply.body(request))
         owner = _owner_for(asked)
+        self._given.search.note_recall(owner)
         rows, total = await self._given.reader.page(
             owner,
             asked.memory_type,

@@ -60,6 +60,9 @@ class Search(Protocol):
     async def run(self, query: query.Query) -> query.Answer:
         """Answer a query."""
 
+    def was_recalled(self, owner: types.Owner) -> bool:
+        """Tell whether an owner's memory was shown to anybody of late: what nobody has read nobody quotes."""
+
 
 class Quoted:
     """Looks for what agents quote. Lives on the event loop."""
@@ -77,7 +80,7 @@ class Quoted:
         taken out: something told twice is worth less than nothing told.
         """
         before_us = min((one.timestamp_us for one in messages), default=0)
-        known = _Known(self._search, owners, before_us)
+        known = _Known(self._search, [one for one in owners if self._search.was_recalled(one)], before_us)
         plain = [_BLOCK.sub("", one.text).strip() if "<" in one.text else one.text for one in messages]
         texts = [
             "" if one.role != "user" and _is_answer(text) else text for one, text in zip(messages, plain, strict=True)

@@ -43,6 +43,8 @@ BY_KEYWORD = "answered by keyword"
 OPENING = "the model", "being opened"
 EXCHANGED = "the model", "exchanged in the middle of a search"
 
+_QUOTED_FOR_S = 86_400.0
+_N_RECALLED = 10_000
 _THREADS = 2  # for each index: as many as there are cores on a small machine; both answer in tenths of a millisecond
 
 
@@ -199,9 +201,23 @@ class Search:
         self._clock = time
         self.queries = queries
         self.query_timeout_s = query_timeout_s
+        self._recalled: dict[types.Owner, float] = {}
+        """When each owner's memory was shown last, the oldest first."""
         self._words = concurrent.futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="search-words")
         # Apart: while an owner's vectors are read from the disk, a second for 100,000 of them, nobody's words wait.
         self._nearness = concurrent.futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="search-vectors")
+
+    def note_recall(self, owner: types.Owner) -> None:
+        """Take it that somebody outside was shown of an owner's memory, and may quote it from now on."""
+        self._recalled.pop(owner, None)
+        self._recalled[owner] = self._clock.monotonic_s()
+        while len(self._recalled) > _N_RECALLED:
+            del self._recalled[next(iter(self._recalled))]
+
+    def was_recalled(self, owner: types.Owner) -> bool:
+        """Tell whether that was so within a day, as far as this process knows."""
+        at_s = self._recalled.get(owner)
+        return at_s is not None and self._clock.monotonic_s() - at_s < _QUOTED_FOR_S
 
     async def run(self, query: Query) -> Answer:
         """Answer a query.

@@ -35,6 +35,7 @@ async def opened(root: Path, *, day: int = 1, owner: types.Owner = MARA) -> Asyn
         ]
         await node.cascade.writer.append(owner, "atomic_fact", drafts)
         await node.cascade.settled(20.0)
+        node.search.note_recall(owner)
         yield quoted.Quoted(node.search)
 
 
@@ -123,6 +124,10 @@ async def test_an_answer_of_a_memory_server_is_left_out(tmp_path: Path) -> None:
 class _Gone:
     """A search whose ledger is not there."""
 
+    def was_recalled(self, owner: types.Owner) -> bool:  # noqa: ARG002
+        """Say yes."""
+        return True
+
     async def run(self, query: query.Query) -> query.Answer:  # noqa: ARG002
         reason = "gone"
         raise errors.StoreError(reason)
@@ -131,3 +136,10 @@ class _Gone:
 async def test_where_memory_cannot_be_searched_what_was_quoted_counts_as_news() -> None:
     """Something told twice is worth less than nothing told."""
     assert FACT == await _left(quoted.Quoted(_Gone()), FACT)
+
+
+async def test_what_nobody_has_read_nobody_quotes(tmp_path: Path) -> None:
+    """Memory that was shown to nobody is not looked through: an agent cannot have it from there."""
+    async with opened(tmp_path) as found:
+        found._search._recalled.clear()  # type: ignore[attr-defined]
+        assert FACT == await _left(found, FACT)
