@@ -41,6 +41,7 @@ _ANY_TERM = (token.Term(text="memory", weight=1.0),)  # the index weighs somethi
 
 BY_KEYWORD = "answered by keyword"
 OPENING = "the model", "being opened"
+INDEX_OPENING = "the vector index", "being opened"
 EXCHANGED = "the model", "exchanged in the middle of a search"
 
 _QUOTED_FOR_S = 86_400.0
@@ -302,7 +303,10 @@ class Search:
     async def _vector(self, question: str, patience_s: float | None) -> _Asked:
         """Return the vector of the query; nobody is asked where there is no index to look into."""
         vectors, queries = self._meaning()
-        space = vectors.index.space
+        try:
+            space = vectors.index.space
+        except errors.DerivedIndexError:  # a model may be there before the index that its vectors are looked for in
+            raise errors.LLMUnavailable(*INDEX_OPENING, retry_after_s=1.0) from None
         return _Asked(await queries.vector(question, patience_s=patience_s), space)
 
     async def _without(self, error: BaseException, words: look.Found, aim: look.Aim, lacks: list[str]) -> look.Ranking:
