@@ -140,8 +140,7 @@ def test_L13_relative_times_are_those_of_the_message_and_its_zone(daemon: confte
     at_ms = 1_683_563_400_000  # 2023-05-08T16:30Z, a Tuesday half an hour old in Shanghai
     add(http, "s", {**said("I ran a marathon last week and swam yesterday."), "timestamp": at_ms})
     flush(http, "s")
-    daemon.wait_settled()
-    (one,) = episodes(http)
+    (one,) = eventually(daemon, 1)
     assert "last week (2023-05-01 to 2023-05-07)" in one["episode"]
     assert "yesterday (2023-05-08)" in one["episode"]
     assert one["timestamp"].startswith("2023-05-09T00:30")
@@ -162,8 +161,9 @@ def test_L11_the_language_of_the_talk_is_kept(
     http = daemon.start(env=env(model))
     add(http, "read", said(text, 60))
     assert "extracted" == flush(http, "read").json()["data"]["status"]
-    daemon.wait_settled()
-    assert {"verbatim", "read"} == {one["session_id"] for one in daemon.search(query, "mara")}
+    conftest.wait_for(
+        lambda: {one["session_id"] for one in daemon.search(query, "mara")} == {"verbatim", "read"}, "both to be found"
+    )
 
 
 def test_Z07_the_key_of_the_model_is_nowhere_to_be_read(daemon: conftest.Daemon, model: chat_stub.ChatStub) -> None:

@@ -69,9 +69,10 @@ def test_C01_twenty_clients_of_one_user_at_once(daemon: conftest.Daemon) -> None
 
     with concurrent.futures.ThreadPoolExecutor(n_clients) as pool:
         list(pool.map(work, range(n_clients)))
-    daemon.wait_settled()
     wanted = {f"Client{client} says round{nth} of it." for client in range(n_clients) for nth in range(n_rounds)}
-    found = episodes(http)
+    found = conftest.wait_for(
+        lambda: all_ if len(all_ := episodes(http)) >= n_clients * n_rounds else None, "all Episodes", 30
+    )
     assert n_clients * n_rounds == len(found)
     assert wanted == {re.search(r"Client\d+ says round\d+ of it\.", one["episode"])[0] for one in found}  # type: ignore[index]
     (path,) = (daemon.root / "default_app/default_project/users/mara/episodes").glob("*.md")
@@ -90,7 +91,7 @@ def test_C03_a_command_and_a_client_write_at_once(daemon: conftest.Daemon, tmp_p
             add(http, "mine", said(f"Client says number {nth}.", nth))
         flush(http, "mine")
         assert 0 == typed.result().returncode, typed.result().stderr
-    daemon.wait_settled()
+    conftest.wait_for(lambda: len(episodes(http)) >= 2, "both Episodes", 20)
     text = "\n".join(one["episode"] for one in episodes(http))
     assert [] == [nth for nth in range(50) if f"Command says number {nth}." not in text]
     assert [] == [nth for nth in range(50) if f"Client says number {nth}." not in text]
@@ -109,8 +110,7 @@ def test_what_waits_survives_a_stop_and_the_index(daemon: conftest.Daemon) -> No
     (waiting,) = http.post("/api/v1/memory/search", json=body).json()["data"]["unprocessed_messages"]
     assert "I moved to Porto." == waiting["content"]
     assert "extracted" == flush(http, "s").json()["data"]["status"]
-    daemon.wait_settled()
-    (one,) = episodes(http)
+    (one,) = conftest.wait_for(lambda: episodes(http), "the Episode", 20)
     entry = http.get(f"/api/v1/entries/{one['id']}").json()["data"]
     assert ["I moved to Porto."] == [message["content"] for message in entry["messages"]]
 
