@@ -158,10 +158,6 @@ class Line:
         self._on_disk &= state.open.keys()
         self.attempts = {one: attempt for one, attempt in self.attempts.items() if one in state.open}
         self.n_judged = min(self.n_judged, len(state.waiting))
-        for one in [one for one in self._waiters if one not in state.open]:
-            for waiter in self._waiters.pop(one):
-                if not waiter.done():
-                    waiter.set_result(None)
 
     async def append(self, kind: str, drafts: Sequence[entry.Draft]) -> None:
         """Append rows to the log of the session; under the lock."""

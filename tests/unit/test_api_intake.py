@@ -198,3 +198,44 @@ async def test_A04_no_body_makes_an_internal_error(open_door: Open) -> None:
 
     assert len(sessions) > 4
     assert {200, 202} >= {answer.status_code for answer in flushed}
+
+
+async def test_waiting_messages_are_shown_to_who_sent_them_and_to_no_namesake(open_door: Open) -> None:
+    """A user and an agent spoke: an agent called like the user, and a user called like the agent, see nothing."""
+    helper = {
+        "sender_id": "helper",
+        "role": "assistant",
+        "timestamp": T0 + 1000,
+        "content": "The ferry leaves at nine.",
+    }
+    shown: dict[tuple[str, str], int] = {}
+    async with open_door({}, learns=True) as door:
+        await post(door, "memory/add", messages=[said("when?"), helper])
+        for is_in_ledger in (False, True):
+            if is_in_ledger:
+                await door.node.cascade.settled(10.0)
+                assert door.node.learning is not None
+                door.node.learning.intake._lines._lines.clear()
+            for kind, name in (
+                ("user_id", "mara"),
+                ("agent_id", "helper"),
+                ("agent_id", "mara"),
+                ("user_id", "helper"),
+            ):
+                found = await door.search("x", **{kind: name}, filters={"session_id": "s"})
+                shown[kind, name] = shown.get((kind, name), 0) + len(found["unprocessed_messages"])
+    assert [4, 4, 0, 0] == list(shown.values())
+
+
+async def test_what_a_program_was_shown_over_http_and_an_agent_repeats_is_left_out(open_door: Open) -> None:
+    """Search, then an agent reads the fact out: the new Episode has a mark in its place, not the fact once more."""
+    fact = "Mara keeps her grandmother's blue bicycle in the shed behind the bakery."
+    path = "default_app/default_project/users/mara/.atomic_facts/atomic_fact-2026-01-02.md"
+    quoting = {"sender_id": "helper", "role": "assistant", "timestamp": T0 + 1000, "content": f"Sure! {fact}"}
+    async with open_door({path: f"{fact}\n"}, learns=True) as door:
+        await door.search("blue bicycle", user_id="mara")
+        await post(door, "memory/add", messages=[said("Where is it?"), quoting])
+        assert "extracted" == (await post(door, "memory/flush")).json()["data"]["status"]
+        await door.node.cascade.settled(10.0)
+        (one,) = (await door.get("episode", user_id="mara"))["episodes"]
+    assert (False, True) == (fact in one["episode"], "Sure! […]" in one["episode"])

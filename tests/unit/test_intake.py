@@ -16,6 +16,7 @@ import structlog
 
 from everosd import clock, config, daemon, errors, learning, strategies, types
 from everosd.cascade import apply, rebuild
+from everosd.engine import strategy
 from everosd.index import text
 from everosd.intake import online
 from everosd.intake import session as sessions
@@ -501,3 +502,23 @@ async def test_O10_a_full_disk_takes_nothing_and_loses_nothing(small_root: Path)
         contents = await episodes(node, user())
     assert [1, 1] == [sum(part in content for content in contents) for part in ("Porto", "rains")]
     assert "word word" not in log_of(small_root)
+
+
+async def test_what_follows_gives_way_to_requests_but_not_for_ever(tmp_path: Path) -> None:
+    """While somebody is being answered a strategy does not begin; one that has waited for a second does."""
+    begun: list[str] = []
+
+    async def run(event: strategy.Event) -> str:
+        begun.append(event.subject)
+        return ""
+
+    async with running(tmp_path) as node:
+        polite = strategies._polite(run, intake(node).give_way)
+        event = strategy.Event(topic="episode_written", owner=user(), subject="ep_20260302_00000001")
+        with intake(node)._asking():
+            waiting = asyncio.ensure_future(polite(event))
+            await intake(node).add(session(), said("I moved to Porto."), task_id="t")
+            assert [] == begun
+            await asyncio.wait_for(waiting, 10)  # with somebody still being answered
+        await asyncio.wait_for(polite(event), 10)
+    assert 2 == len(begun)
