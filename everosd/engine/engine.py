@@ -158,6 +158,7 @@ class Engine:
         self._clock = time
         self._concurrency = concurrency
         self._desks: dict[str, _Desk] = {}
+        self._timed: dict[str, strategies.Timed] = {}
         self._open: dict[str, int] = {}
         """Events per origin that are queued, running or to be tried again, once for each strategy."""
         self._n_dead: dict[str, int] = {}
@@ -176,6 +177,10 @@ class Engine:
     def add(self, one: strategies.Strategy) -> None:
         """Take a strategy into the table; before `run`."""
         self._desks[one.name] = _Desk(one)
+
+    def add_timed(self, one: strategies.Timed) -> None:
+        """Take a strategy that is fired by the clock or by silence into the table; before `run`."""
+        self._timed[one.name] = one
 
     # -- events in -------------------------------------------------------------------------------------------------
 

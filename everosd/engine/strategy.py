@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import datetime as dt
 from collections.abc import Awaitable, Callable
 from typing import Literal
 
@@ -52,3 +54,41 @@ class Strategy(msgspec.Struct, frozen=True, kw_only=True):
     """Unless the settings say otherwise."""
     is_per_owner: bool = False
     """Events of one owner that wait at the same time become one run, of the newest."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Fire:
+    """What a timed strategy is run with."""
+
+    run_id: str
+    trigger: Literal["cron", "idle", "manual"]
+    due_at: dt.datetime
+    """Aware, UTC: when it should have begun; for one made up that is in the past."""
+    is_dry_run: bool = False
+    """Only say what would be done; nothing is written."""
+    is_stopping: Callable[[], bool]
+    """Asked between two pieces of work: True means end now, the next run does the rest."""
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """What a timed strategy did."""
+
+    note: str
+    """For people, short."""
+    detail: object | None = None
+    """Ready to be written as JSON: what a dry run shows."""
+
+
+class Timed(msgspec.Struct, frozen=True, kw_only=True):
+    """A strategy that is fired by the clock or by silence, as `ome.toml` says; one run at a time."""
+
+    name: str
+    """As in `ome.toml`."""
+    run: Callable[[Fire], Awaitable[Done]]
+    """Does the work. It may be called again after a crash in the middle, and then does what is missing."""
+    recover: Callable[[], Awaitable[str]] | None = None
+    """Called once when the engine starts: finishes what an earlier process began and says what; empty: nothing was left."""
+    forget: Callable[[types.Owner], Awaitable[None]] | None = None
+    """Lets go of an owner whose memory is gone; None: it remembers nothing of anybody."""
+    max_retries: int = 3
+    """Unless the settings say otherwise."""
