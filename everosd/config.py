@@ -404,10 +404,20 @@ def defaults(name: str = "default.toml") -> str:
     raise errors.ConfigError(name, "", "missing from this installation", hint="install everosd again")
 
 
-def load(root: Path, environ: Mapping[str, str] = os.environ, *, given: Mapping[str, object] | None = None) -> Config:
+def load(
+    root: Path,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    given: Mapping[str, object] | None = None,
+    text: str | None = None,
+) -> Config:
     """Read all sources and return the settings in force.
 
-    `given` are dotted keys from the command line, above everything (`{"api.port": 0}`).
+    Args:
+        root: Holds everos.toml.
+        environ: Above the file.
+        given: Dotted keys from the command line, above everything (`{"api.port": 0}`).
+        text: What everos.toml is to hold; None: what it holds.
 
     Raises:
         ConfigError: names file, line and key of the first thing that is wrong.
@@ -415,7 +425,9 @@ def load(root: Path, environ: Mapping[str, str] = os.environ, *, given: Mapping[
     values = flat(tomllib.loads(defaults()))
     ignored: set[str] = set()
     origins: Origins = {}
-    for setting in (*_from_file(root / FILE_NAME), *_from_environment(environ), *_from_arguments(given or {})):
+    path = root / FILE_NAME
+    text = read(path) if text is None else text
+    for setting in (*_from_text(path, text), *_from_environment(environ), *_from_arguments(given or {})):
         if _is_ignored(setting):
             ignored.add(setting.name)
             continue
@@ -482,18 +494,26 @@ def merge(current: Config, fresh: Config) -> Reload:
     return Reload(config=result, applied=tuple(applied), waits_for_restart=tuple(waiting))
 
 
-def _from_file(path: Path) -> Iterator[Setting]:
-    """Yield what everos.toml sets; nothing where there is none."""
+def read(path: Path) -> str:
+    """Return what stands in a file of settings; nothing where there is none.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
-        return
+        return ""
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise errors.ConfigError(str(path), "", "is not UTF-8", line=line, hint=f"save {path} as UTF-8") from error
     except OSError as error:
         reason = error.strerror or str(error)
         raise errors.ConfigError(str(path), "", reason, hint=f"make {path} a file that you can read") from error
+
+
+def _from_text(path: Path, text: str) -> Iterator[Setting]:
+    """Yield what everos.toml sets."""
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
