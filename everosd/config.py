@@ -261,6 +261,17 @@ class Clustering(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     time_window_days: Annotated[float, Meta(gt=0, le=36_500)]
 
 
+class Reflection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[reflection]`: how the Episodes of a cluster become one narrative."""
+
+    merge: Literal["llm", "extractive"]
+    """Who merges: the model of `[llm]`, or nobody: statements of the sources in time order."""
+    clusters_per_run: Annotated[int, Meta(ge=1, le=100_000)]
+    """Of each owner, the largest first."""
+    max_narrative_tokens: Annotated[int, Meta(ge=256, le=1_000_000)]
+    """Longest narrative of an extractive merge, tokens of about four letters."""
+
+
 class Daemon(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[daemon]`: the process itself."""
 
@@ -293,6 +304,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     memorize: Memorize
     memorize_async_queue: AsyncQueue
     clustering: Clustering
+    reflection: Reflection
     daemon: Daemon
     log: Log
     given: tuple[tuple[str, object], ...] = ()
@@ -319,6 +331,7 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
     "memorize": Memorize,
     "memorize.async_queue": AsyncQueue,
     "clustering": Clustering,
+    "reflection": Reflection,
     "daemon": Daemon,
     "log": Log,
 }
@@ -331,7 +344,7 @@ RELOADABLE = frozenset(
         "log.repeat_window_s",
         *(
             f"{section}.{key}"
-            for section in ("embedding", "llm", "intake", "boundary_detection", "memorize", "clustering")
+            for section in ("embedding", "llm", "intake", "boundary_detection", "memorize", "clustering", "reflection")
             for key in SECTIONS[section].__struct_fields__
         ),
         *(f"memorize.async_queue.{key}" for key in AsyncQueue.__struct_fields__),
@@ -448,6 +461,7 @@ def load(
         memorize=_section(Memorize, "memorize", values, origins),
         memorize_async_queue=_section(AsyncQueue, "memorize.async_queue", values, origins),
         clustering=_section(Clustering, "clustering", values, origins),
+        reflection=_section(Reflection, "reflection", values, origins),
         daemon=_section(Daemon, "daemon", values, origins),
         log=_section(Log, "log", values, origins),
         given=tuple((given or {}).items()),

@@ -185,6 +185,15 @@ class RequestError(EverosdError):
         self.field = field
 
 
+class Conflict(EverosdError):
+    """What was asked for is at odds with what has happened since; nothing was changed."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        """Say what stands in the way, and what can be done about it."""
+        super().__init__(message)
+        self.hint = hint
+
+
 class NotFound(EverosdError):
     """What was named does not exist in that scope."""
 
