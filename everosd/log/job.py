@@ -13,6 +13,9 @@ from everosd.log import displaced, entry, file, heal, layout, parse
 
 Change = Callable[[entry.Entry], entry.Entry]
 
+Condition = Callable[[entry.Entry], bool]
+"""An entry as it stands in its file → whether it is meant. Pure: called again for each attempt."""
+
 Rewriting = Callable[[bytes | None], bytes | None]
 """What stands in a file (None: there is none) → what is to stand there; None or the same: nothing is written."""
 
@@ -42,8 +45,12 @@ class Update(msgspec.Struct, frozen=True, kw_only=True):
 class Point(msgspec.Struct, frozen=True, kw_only=True):
     """Set or remove keys of `deprecated_entries`."""
 
-    successors: dict[str, str]
-    """Entry id → successor; empty: the key goes."""
+    successors: dict[str, str] = {}
+    """Entry id → successor, for those whose entry is in the file."""
+    where: Condition | None = None
+    """Which of these entries are pointed, of those that are not yet; None: all."""
+    revived: dict[str, str] = {}
+    """Entry ids whose key goes → the successor that it has to name for that; empty: any."""
 
 
 class Adopt(msgspec.Struct, frozen=True, kw_only=True):

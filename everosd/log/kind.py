@@ -22,10 +22,23 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     parent_id: str = ""
     sender_ids: tuple[str, ...] = ()
     extracted_by: str = ""
-    """`verbatim`, or the model that wrote it."""
+    """`verbatim`, `extractive`, or the model that wrote it."""
     subject: str = ""
     summary: str = ""
     content: str = ""
+    report_id: str = ""
+    """Of the consolidation that wrote it, 32 hex; empty on what no consolidation of everosd wrote."""
+    mode: str = ""
+    """`init` or `update`, of a consolidation."""
+    source_count: int = 0
+    sources: tuple[str, ...] = ()
+    """What it replaces: entry ids, each with `@` and 16 hex of the text that was read."""
+    read_from: tuple[str, ...] = ()
+    """Entry ids of what its text was made from."""
+    text_digest: str = ""
+    """Of its own text as written; another one means that a person has edited it since."""
+    check: str = ""
+    """What the comparison with its sources found, in short."""
 
 
 class AtomicFact(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,7 +130,8 @@ class ClusterRow(msgspec.Struct, frozen=True, kw_only=True):
 
     timestamp: str = ""
     event: str = ""
-    """`joined`, `completed` or `rolled_back`; `no_facts`: nothing could be taken from the member's text."""
+    """`joined`: a member joined a cluster; `completed`: a consolidation is done, all of it; `rolled_back`: it is to be
+    undone; `restored`: that is done, too; `no_facts`: nothing could be taken from the member's text."""
     cluster_id: str = ""
     member_id: str = ""
     member_type: str = ""
@@ -128,10 +142,12 @@ class ClusterRow(msgspec.Struct, frozen=True, kw_only=True):
     report_id: str = ""
     mode: str = ""
     source_members: str = ""
-    """JSON `[{member_id, member_type}]` of a consolidation."""
+    """JSON `[{member_id, member_type}]` of a consolidation: those that it really replaced."""
     source_count: int = 0
     merged_entry_id: str = ""
     deprecated_fact_count: int = 0
+    sources: tuple[str, ...] = ()
+    """The same as the narrative names them: entry ids, each with `@` and 16 hex of the text; EverOS's rows have none."""
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):

@@ -91,15 +91,29 @@ class Replacement:
         if isinstance(what, job.Update):
             return self._update(path, what)
         if isinstance(what, job.Point):
-            for key, successor in what.successors.items():
-                if successor:
-                    self.deprecated[key] = successor
-                else:
-                    self.deprecated.pop(key, None)
-            return None
+            return self._point(what)
         n_hand = sum(each.form in ("hand", "headed") for each in self.parsed.entries)
         self.is_adopting = self.is_adopting or n_hand > 0
         return n_hand
+
+    def _point(self, what: job.Point) -> tuple[str, ...]:
+        pointed = tuple(key for key, successor in what.successors.items() if self._is_meant(key, successor, what.where))
+        for key, successor in what.revived.items():
+            if not successor or self.deprecated.get(key) == successor:
+                self.deprecated.pop(key, None)
+        self.deprecated.update((key, what.successors[key]) for key in pointed)
+        return pointed
+
+    def _is_meant(self, key: str, successor: str, where: job.Condition | None) -> bool:
+        each = self._standing(key)
+        return each is not None and (where is None or self.deprecated.get(key) == successor or where(each))
+
+    def _standing(self, key: str) -> entry.Entry | None:
+        """Return an entry as it will stand in the file, as far as is known by now."""
+        for each in self.appended:
+            if each.id == key:
+                return each
+        return None if key in self.removed else self.replaced.get(key) or self.entries.get(key)
 
     def _update(self, path: types.RelPath, what: job.Update) -> entry.Entry:
         for at, each in enumerate(self.appended):

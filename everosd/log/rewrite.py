@@ -56,7 +56,7 @@ class Rewriter:
         """
         now_s = self._context.clock.monotonic_s()
         is_urgent = now_s - min(each.asked_s for each in jobs) > _URGENT_AFTER_S
-        is_light = all(isinstance(each.what, job.Append | job.Point) for each in jobs)
+        is_light = all(_needs_no_entries(each.what) for each in jobs)
         found = await self._context.in_thread(
             lambda: self._load(queue, absolute, is_urgent=is_urgent, is_light=is_light)
         )
@@ -182,7 +182,8 @@ class Rewriter:
         for each in jobs:
             if isinstance(each.what, job.Expunge):
                 await self._expunge(queue, plan, each, each.what)
-        for each in jobs:
+        # Pointers last: an entry is judged as it will stand in the file.
+        for each in sorted(jobs, key=lambda each: isinstance(each.what, job.Point)):
             what = each.what
             try:
                 if isinstance(what, job.Append):
@@ -258,6 +259,10 @@ class Rewriter:
             except OverflowError:
                 log.warning("stamp_in_the_far_future", path=path, stamp=latest.isoformat())
         return now.astimezone(dt.UTC).isoformat(timespec="microseconds")
+
+
+def _needs_no_entries(what: job.What) -> bool:
+    return isinstance(what, job.Append) or (isinstance(what, job.Point) and not what.successors)
 
 
 def _move(path: Path, folder: Path) -> bool:

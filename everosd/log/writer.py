@@ -155,14 +155,32 @@ class Writer:
         """
         return cast("entry.Entry", await self._ask(path, job.Update(entry_id=entry_id, change=change)))
 
-    async def deprecate(self, path: types.RelPath, successors: Mapping[str, str]) -> None:
-        """Set keys of `deprecated_entries` (entry id → successor) in the file that has the entries.
+    async def deprecate(
+        self,
+        path: types.RelPath,
+        successors: Mapping[str, str],
+        where: job.Condition | None = None,
+        *,
+        revived: Mapping[str, str] | None = None,
+    ) -> tuple[str, ...]:
+        """Set keys of `deprecated_entries` in the file that has the entries; return the ids that point there now.
+
+        Left out are ids whose entry is not in the file, and those that `where` refuses. It is asked about each entry as it
+        stands in the file in the very write that sets the key, and again whenever somebody saved before that was done: no
+        edit can come between. Entries that point there already are not asked about.
+
+        Args:
+            path: Which file.
+            successors: Entry id → successor.
+            where: Which entries are meant; None: all of them. Pure.
+            revived: Keys that go in the same write: entry id → the successor that it has to name for that; empty: any.
 
         Raises:
             NotFound: There is no such file.
             WriteRefused: The file may not be rewritten.
         """
-        await self._ask(path, job.Point(successors=dict(successors)))
+        what = job.Point(successors=dict(successors), where=where, revived=dict(revived or {}))
+        return cast("tuple[str, ...]", await self._ask(path, what))
 
     async def revive(self, path: types.RelPath, ids: Iterable[str]) -> None:
         """Remove keys of `deprecated_entries`.
@@ -171,7 +189,7 @@ class Writer:
             NotFound: There is no such file.
             WriteRefused: The file may not be rewritten.
         """
-        await self._ask(path, job.Point(successors=dict.fromkeys(ids, "")))
+        await self._ask(path, job.Point(revived=dict.fromkeys(ids, "")))
 
     async def adopt(self, path: types.RelPath) -> int:
         """Give hand-written text its markers; return how many entries got theirs.
