@@ -16,9 +16,9 @@ import msgspec
 import structlog
 
 from everosd import clock, errors, types
-from everosd.intake import message, opinion, tongue, verbatim, when
+from everosd.intake import message, opinion, verbatim, when
 from everosd.models import chat
-from everosd.narrative import check
+from everosd.narrative import check, writing
 
 log = structlog.get_logger(__name__)
 
@@ -43,8 +43,6 @@ lines told in one of them have less."""
 
 _MAX_PROBLEMS = 12
 _NAME_CHARS = 60
-_SAMPLE = 40
-"""A text of fewer letters may be in any language."""
 _REASONING = re.compile(
     r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)|</?(?:think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE
 )
@@ -54,18 +52,6 @@ _REFERS = re.compile(
     re.IGNORECASE,
 )
 """A sentence that begins so may be about what the sentence before it told of."""
-_LANGUAGES = {
-    "en": "English", "de": "German", "fr": "French", "es": "Spanish", "it": "Italian", "pt": "Portuguese", "zh": "Chinese",
-    "ja": "Japanese",
-}  # fmt: skip
-_OWN_NAMES = {
-    "deutsch": "de", "français": "fr", "francais": "fr", "español": "es", "espanol": "es", "italiano": "it", "português": "pt",
-    "portugues": "pt", "中文": "zh", "汉语": "zh", "mandarin": "zh", "日本語": "ja", "british english": "en", "american english": "en",
-}  # fmt: skip
-_SCRIPTS = (
-    re.compile(r"[A-Za-zÀ-ɏ]"), re.compile(r"[Ѐ-ӿ]"), re.compile(r"[Ͱ-Ͽ]"), re.compile(r"[\u0590-\u05ff]"), re.compile(r"[\u0600-\u06ff]"),
-    re.compile(r"[\u0900-\u097f]"), re.compile(r"[\u0e00-\u0e7f]"), re.compile(r"[\uac00-\ud7a3]"), re.compile(r"[\u3041-\u30ff\u4e00-\u9fff]"),
-)  # fmt: skip
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,7 +138,7 @@ class Extractor:
         parts = await asyncio.to_thread(self._parts, segment.messages)
         if not parts:
             return None
-        language = _Language(self._model.language, "\n".join(one.text for one in segment.messages))
+        language = writing.Language(self._model.language, "\n".join(one.text for one in segment.messages))
         told: list[Told] = []
         for part in parts:  # one after the other: the model is asked side by side for different conversations
             found = await self._tell_part(part, language)
@@ -166,7 +152,7 @@ class Extractor:
         summary = " ".join(one.summary for one in told if one.summary) or verbatim.summary(content)
         return message.Extracted(subject=subject, summary=summary, content=content, by=self._model.name)
 
-    async def _tell_part(self, part: _Part, language: _Language) -> Told | None:
+    async def _tell_part(self, part: _Part, language: writing.Language) -> Told | None:
         asked = (await asyncio.to_thread(self._prompts, NAME)).filled(
             conversation=part.shown, part=part.note, language=language.name
         )
@@ -248,41 +234,7 @@ class Extractor:
 # -- what the model answers --------------------------------------------------------------------------------------------
 
 
-class _Language:
-    """The language to write in."""
-
-    def __init__(self, forced: str, talk: str) -> None:
-        self._code = _code(forced) if forced else tongue.of(talk)
-        self._script = None if forced else _script(talk)
-        self.is_other = bool(forced) and (not self._code or self._code != tongue.of(talk))
-        """Whether the talk is in another one: then its words say nothing about the text's."""
-        self.name = forced or _LANGUAGES.get(self._code, "the language of the conversation")
-
-    def is_of(self, text: str) -> bool:
-        """Return whether a text is in it, as far as one can tell."""
-        if sum(char.isalpha() for char in text) < _SAMPLE and _script(text) == _SCRIPTS[0]:
-            return True
-        if self._script is not None and _script(text) not in (None, self._script):
-            return False
-        found = tongue.of(text)
-        return not found or not self._code or found == self._code
-
-
-def _code(language: str) -> str:
-    """Return the code of a language that a person named; empty: none of those that are told apart."""
-    named = language.strip().casefold()
-    codes = {name.casefold(): code for code, name in _LANGUAGES.items()} | _OWN_NAMES
-    return codes.get(named) or (named[:2] if named[:2] in _LANGUAGES and not named[2:3].isalpha() else "")
-
-
-def _script(text: str) -> re.Pattern[str] | None:
-    """Return the script that most letters of a text are of; None: it has none of these."""
-    counts = [(len(script.findall(text[:20_000])), at) for at, script in enumerate(_SCRIPTS)]
-    most, at = max(counts, key=lambda each: (each[0], -each[1]))
-    return _SCRIPTS[at] if most else None
-
-
-def _kept(told: Told, grounds: check.Grounds, language: _Language, share: float) -> Told | None:
+def _kept(told: Told, grounds: check.Grounds, language: writing.Language, share: float) -> Told | None:
     """Return what of an answer can be stored; None: its content cannot.
 
     Sentences that the messages do not support are left out where most are left, and the next one does not lean on them.
@@ -319,19 +271,19 @@ def _without(said: Sequence[str], unsupported: set[str]) -> list[str]:
     return left
 
 
-def _grounded(text: str, grounds: check.Grounds, language: _Language) -> str:
+def _grounded(text: str, grounds: check.Grounds, language: writing.Language) -> str:
     """Return a line as it is, or nothing."""
     if not language.is_of(text) or _invents(grounds, text, language):
         return ""
     return text if language.is_other or not grounds.unsupported(text) else ""
 
 
-def _invents(grounds: check.Grounds, text: str, language: _Language) -> list[check.Invention]:
+def _invents(grounds: check.Grounds, text: str, language: writing.Language) -> list[check.Invention]:
     """Return the inventions of a text; names change with the language, so of a translation they are not known."""
     return [one for one in grounds.inventions(text) if not language.is_other or one.kind != "name"]
 
 
-def _problems(told: Told, grounds: check.Grounds, language: _Language) -> Iterable[str]:
+def _problems(told: Told, grounds: check.Grounds, language: writing.Language) -> Iterable[str]:
     if not told.content:
         return ["It is empty."]
     if not language.is_of(told.content):

@@ -21,7 +21,7 @@ from everosd.intake import contradiction, correct, opinion, verbatim
 from everosd.intake import row as rows
 from everosd.log import entry, entry_text, escape, kind, view, writer
 from everosd.models import chat
-from everosd.narrative import check
+from everosd.narrative import check, spoken
 from everosd.search import query
 from everosd.store import read, row
 
@@ -198,7 +198,7 @@ class Facts:
                 facts = []
             if facts:
                 return facts, self._model.name
-        return await asyncio.to_thread(verbatim.facts, text), verbatim.BY
+        return await asyncio.to_thread(spoken.facts, text), verbatim.BY
 
     async def _asked(self, episode: row.EntryRow, text: str) -> list[str]:
         day = clock.from_us(episode.timestamp_us).astimezone(self._zone()).date()
@@ -213,7 +213,7 @@ class Facts:
             )
             answer = await self._model.ask(filled, Answer)
             found += [" ".join(one.split()) for one in answer.facts]
-        known = [one for one in dict.fromkeys(found) if 0 < len(one) <= MAX_FACT_CHARS][: verbatim.MAX_FACTS]
+        known = [one for one in dict.fromkeys(found) if 0 < len(one) <= MAX_FACT_CHARS][: spoken.MAX_FACTS]
         return await asyncio.to_thread(lambda: [one for one in known if grounds.supports(one)])
 
     def _parts(self, text: str) -> list[str]:

@@ -14,10 +14,10 @@ import structlog
 
 from everosd import clock, errors, types
 from everosd.engine import strategy
-from everosd.intake import correct, opinion, portrait, revision, statement, verbatim
+from everosd.intake import correct, opinion, portrait, revision, statement
 from everosd.log import entry_text, escape, file, layout, parse, view, whole, writer
 from everosd.models import chat, prompt
-from everosd.narrative import check
+from everosd.narrative import check, spoken
 from everosd.store import read, told
 from everosd.store import row as store_row
 
@@ -475,7 +475,7 @@ class _Person:
 
 def _said(contents: Sequence[str]) -> list[tuple[str, str]]:
     """Return who said what in transcripts, folded and on one line each."""
-    turns = (one for content in contents for one in verbatim.turns(content) if one.name)
+    turns = (one for content in contents for one in spoken.turns(content) if one.name)
     return [(one.name.casefold(), " ".join(one.text.split()).casefold()) for one in turns]
 
 

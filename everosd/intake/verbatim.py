@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from everosd import clock
 from everosd.index import token
-from everosd.intake import message, tongue, when
+from everosd.intake import message, when
+from everosd.narrative import spoken, tongue
 
 BY = "verbatim"
 """What stands where a model's name would."""
@@ -26,26 +27,12 @@ MAX_SUBJECT_CHARS = 120
 MAX_SUMMARY_CHARS = 400
 """Of whatever extracts. What is picked from a transcript is shorter: it says twice what the content says, and LoCoMo's
 sessions are found better (docs/decisions) with less of that."""
-MAX_FACT_CHARS = 480
-"""A longer statement becomes several: about what one vector stands for well."""
-MAX_FACTS = 10_000
-"""Of one Episode: far more than a segment within the limits has, so that no message goes without one; a book has more."""
 MAX_TOOL_CHARS = 600
 """Of what a tool answered; all of it is in the session's log."""
 
-_MIN_WORDS, _MIN_SIGNS = 3, 4
 _SUBJECT_CHARS, _SUMMARY_CHARS = 80, 200
 _N_SUMMARY = 5
 _MIN_TAIL = 20  # characters of a sentence that are better than none
-_INDENT = "  "
-_NAME_CHARS = 60
-_DAY = re.compile(r"^\d{4}-\d\d-\d\d(?: \d\d:\d\d)?$")
-_TURN = re.compile(rf"^(?P<name>[^\s:：][^:：\n]{{0,{_NAME_CHARS - 1}}})(?P<mark>: ?|：)(?P<text>.*)$")
-_FENCE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
-_SENTENCE = re.compile(
-    r"(?<=[.!?…؟۔।])[\"'”’»)\]]*\s+|(?<=[。！？｡])[」』”’）]*|(?<=[。！？｡][」』”’）])|\n+",
-)
-_MARKUP = re.compile(r"^(?:#{1,6}\s+|[-*+•]\s+|\d{1,3}[.)]\s+|>\s*|\|)+")
 _BRACKETS = re.compile(r"\((?!\d{4})[^()\n]*\)")
 _QUESTION = re.compile(r"[?？؟][\"'”’」』)）]*$")
 _DIGITS = re.compile(r"\d+(?:[.,:/-]\d+)*")
@@ -65,21 +52,6 @@ _FULL_WORDS = 7
 _WORD = re.compile(r"[^\W\d_]+")
 _RUN = re.compile(r"[\u3041-\u30ff\u4e00-\u9fff]{2,}")
 _COMMON = token.STOP_WORDS.union(*(one.common for one in tongue.BY_CODE.values()))
-_LETTER = re.compile(r"[^\W\d_]")
-_UNSPACED = re.compile(r"[\u0e00-\u0eff\u3041-\u30ff\u4e00-\u9fff\uac00-\ud7a3]")
-
-
-class Turn(NamedTuple):
-    """What somebody said, or a paragraph that nobody is named for."""
-
-    name: str
-    """Empty: nobody."""
-    text: str
-
-    @property
-    def is_tool(self) -> bool:
-        """Whether a tool answered it: no statement of anybody."""
-        return self.name.startswith("[") and self.name.endswith("]")
 
 
 # -- a segment ---------------------------------------------------------------------------------------------------------
@@ -88,7 +60,7 @@ class Turn(NamedTuple):
 def extract(segment: message.Segment, zone: dt.tzinfo) -> message.Extracted:
     """Return the segment as an Episode; `zone` is that of whoever took part."""
     content = transcript(segment.messages, zone)
-    said = turns(content)
+    said = spoken.turns(content)
     telling = _telling(said)
     return message.Extracted(
         subject=_subject(content, said, telling), summary=_summary(telling), content=content, by=BY
@@ -117,106 +89,13 @@ def transcript(messages: Sequence[message.Message], zone: dt.tzinfo) -> str:
             text = text if len(text) <= MAX_TOOL_CHARS else text[:MAX_TOOL_CHARS].rstrip() + " …"
         else:
             text = when.resolved(text, one.timestamp_us, zone)
-        lines.append(f"{name}: " + f"\n{_INDENT}".join(text.splitlines()))
+        lines.append(f"{name}: " + f"\n{spoken.INDENT}".join(text.splitlines()))
     return "\n".join(lines)
 
 
 def _called(name: str) -> str:
     """Return a name that a line can begin with."""
-    return " ".join(re.sub(r"[:：\s]+", " ", name).strip(" []").split())[: _NAME_CHARS - 2].strip(" []") or "?"
-
-
-# -- a content, by whomever it was written -----------------------------------------------------------------------------
-
-
-def facts(content: str) -> list[str]:
-    """Return the statements of an Episode's content, each of which can stand alone; in order, none twice.
-
-    Of a transcript these are the turns, with who said them; of prose its sentences. Code, what tools answered, and what says
-    nothing, as `Thanks!`, are left out.
-    """
-    found: dict[str, None] = {}
-    for turn in turns(content):
-        if turn.is_tool:
-            continue
-        parts = _grouped(turn) if turn.name else _sentences(turn.text)
-        for part in parts:
-            if _says_something(part):
-                found.setdefault(f"{turn.name}: {part}" if turn.name else part)
-                if len(found) >= MAX_FACTS:
-                    return list(found)
-    return list(found)
-
-
-def turns(content: str) -> list[Turn]:
-    """Return who said what, as far as the content is a transcript; other lines have no name."""
-    lines = content.splitlines()
-    is_transcript = any(_DAY.match(line.rstrip()) for line in lines[:1]) or _has_speakers(lines)
-    found: list[Turn] = []
-    for line in lines:
-        if _DAY.match(line.rstrip()):
-            continue
-        match = _TURN.match(line) if is_transcript and not line.startswith(_INDENT) else None
-        if match:
-            found.append(Turn(match["name"], match["text"].strip()))
-        elif found and (line.startswith(_INDENT) or not is_transcript):
-            found[-1] = found[-1]._replace(text=f"{found[-1].text}\n{line.removeprefix(_INDENT)}")
-        else:
-            found.append(Turn("", line))
-    return [turn for turn in found if turn.text.strip()]
-
-
-def _has_speakers(lines: Sequence[str]) -> bool:
-    """Whether most lines begin with a name, and some name comes twice: who wrote it has not written the day above."""
-    names = collections.Counter(match["name"] for line in lines if (match := _TURN.match(line)))
-    n_lines = sum(bool(line.strip()) and not line.startswith(_INDENT) for line in lines)
-    return bool(names) and names.total() * 3 >= n_lines * 2 and max(names.values()) > 1
-
-
-def _grouped(turn: Turn) -> list[str]:
-    """Return what was said in one piece, or sentence by sentence in as few as there is room for."""
-    text = " ".join(_plain(turn.text).split())
-    if len(text) <= MAX_FACT_CHARS:
-        return [text]
-    groups: list[str] = []
-    for sentence in _sentences(turn.text):
-        joined = f"{groups[-1]} {sentence}" if groups else sentence
-        if groups and len(joined) <= MAX_FACT_CHARS:
-            groups[-1] = joined
-        else:
-            groups.append(sentence)
-    return groups
-
-
-def _plain(text: str) -> str:
-    """Return a text without code and without the marks of lists, headings and quotations."""
-    return "\n".join(_MARKUP.sub("", line.strip()) for line in _FENCE.sub("\n", text).split("\n"))
-
-
-def _sentences(text: str) -> list[str]:
-    """Return the sentences of a text, none longer than a fact may be."""
-    found: list[str] = []
-    for sentence in _SENTENCE.split(_plain(text)):
-        rest = " ".join(sentence.split())
-        while len(rest) > MAX_FACT_CHARS:
-            cut = rest.rfind(" ", MAX_FACT_CHARS // 2, MAX_FACT_CHARS)
-            cut = cut if cut > 0 else MAX_FACT_CHARS
-            found.append(rest[:cut])
-            rest = rest[cut:].strip()
-        if rest:
-            found.append(rest)
-    return found
-
-
-def _says_something(text: str) -> bool:
-    """Whether there are at least three words or a few signs of a script without spaces."""
-    n_words = 0
-    for word in text.split():
-        n_words += _LETTER.search(word) is not None
-        if n_words == _MIN_WORDS:
-            return True
-    has_number = n_words > 0 and any(char.isdigit() for char in text)
-    return has_number or len(_UNSPACED.findall(text)) >= _MIN_SIGNS
+    return " ".join(re.sub(r"[:：\s]+", " ", name).strip(" []").split())[: spoken.NAME_CHARS - 2].strip(" []") or "?"
 
 
 # -- what it is about --------------------------------------------------------------------------------------------------
@@ -224,13 +103,13 @@ def _says_something(text: str) -> bool:
 
 def subject(content: str) -> str:
     """Return one line of at most 80 characters: who, when, and the sentence that says most of what it is about."""
-    said = turns(content)
+    said = spoken.turns(content)
     return _subject(content, said, _telling(said))
 
 
-def _subject(content: str, said: Sequence[Turn], telling: Sequence[_Sentence]) -> str:
+def _subject(content: str, said: Sequence[spoken.Turn], telling: Sequence[_Sentence]) -> str:
     names = list(dict.fromkeys(turn.name for turn in said if turn.name and not turn.is_tool))
-    day = next((line[:10] for line in content.splitlines() if _DAY.match(line.rstrip())), "")
+    day = next((line[:10] for line in content.splitlines() if spoken.DAY.match(line.rstrip())), "")
     code = tongue.of(content)
     parts = [", ".join(names[:3])] if names else []
     if day:
@@ -246,7 +125,7 @@ def _subject(content: str, said: Sequence[Turn], telling: Sequence[_Sentence]) -
 
 def summary(content: str) -> str:
     """Return the sentences that say most of what it is about, in order, at most 200 characters."""
-    return _summary(_telling(turns(content)))
+    return _summary(_telling(spoken.turns(content)))
 
 
 def _summary(telling: Sequence[_Sentence]) -> str:
@@ -259,7 +138,7 @@ def _summary(telling: Sequence[_Sentence]) -> str:
     return " ".join(sentence for _, sentence in sorted(picked))
 
 
-def _telling(said: Sequence[Turn]) -> list[_Sentence]:
+def _telling(said: Sequence[spoken.Turn]) -> list[_Sentence]:
     """Return the sentences, those that say most first.
 
     That is: something definite, as a date, a name or a number; of whoever speaks and not of whom is spoken to; and
@@ -269,8 +148,8 @@ def _telling(said: Sequence[Turn]) -> list[_Sentence]:
     sentences: list[_Sentence] = []
     counts: collections.Counter[str] = collections.Counter()
     for turn in (one for one in said if not one.is_tool):
-        for sentence in _sentences(_BRACKETS.sub(" ", turn.text)):
-            if _says_something(sentence) and not _QUESTION.search(sentence):
+        for sentence in spoken.sentences(_BRACKETS.sub(" ", turn.text)):
+            if spoken.says_something(sentence) and not _QUESTION.search(sentence):
                 words = _words(sentence) - present
                 counts.update(words)
                 who = f"{turn.name}: {sentence}" if turn.name else sentence

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from everosd import clock
-from everosd.intake import tongue
+from everosd.narrative import tongue
 
 MAX_CHARS = 40_000
 """Of a text; what comes after is not read. Nobody says when in the middle of a book."""

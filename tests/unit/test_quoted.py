@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from everosd import clock, config, daemon, errors, types
-from everosd.intake import message, quoted, verbatim
+from everosd.intake import message, quoted
 from everosd.log import entry as entries
+from everosd.narrative import spoken
 from everosd.search import query
 
 MARA = types.Owner(app="default", project="default", type="user", id="mara")
@@ -67,9 +68,9 @@ async def test_what_was_left_out_leaves_a_mark_that_says_nothing(tmp_path: Path)
         left = await _left(found, f"Sure, Wim! {FACT} {FACT}\n{FACT}\nIt contains no peanuts at all.")
         assert "Sure, Wim! […]\nIt contains no peanuts at all." == left
         assert "" == await _left(found, f"{FACT}\n\n- {FACT}")
-        assert [] == verbatim.facts(f"2026-05-01 10:00\nhelper: {quoted.LEFT_OUT}")
+        assert [] == spoken.facts(f"2026-05-01 10:00\nhelper: {quoted.LEFT_OUT}")
         prose = "It contains no peanuts at all."
-        assert [prose] == verbatim.facts(f"{quoted.LEFT_OUT} {prose}")[-1:]
+        assert [prose] == spoken.facts(f"{quoted.LEFT_OUT} {prose}")[-1:]
 
 
 async def test_what_a_person_says_counts_though_it_was_said_before(tmp_path: Path) -> None:

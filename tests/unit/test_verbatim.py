@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from everosd import clock, types
 from everosd.intake import message, verbatim
+from everosd.narrative import spoken
 
 NOON = dt.datetime(2023, 5, 8, 12, 45, tzinfo=dt.UTC)
 SESSION = types.Owner(app="default", project="default", type="session", id="s1")
@@ -57,7 +58,7 @@ def test_facts_are_the_statements_with_who_made_them() -> None:
         "Mara: Hi Tom! How are you?",
         "Mara: I moved to Porto last week (2023-05-01 to 2023-05-07) and my flat is in Rua das Flores.",
         "Tom: Wow, congrats! I still live in Ghent.",
-    ] == verbatim.facts(extract(*TALK).content)
+    ] == spoken.facts(extract(*TALK).content)
 
 
 def test_subject_says_who_when_and_what() -> None:
@@ -93,7 +94,7 @@ def test_the_same_messages_give_the_same() -> None:
 def test_l11_the_language_of_the_talk_is_kept(text: str, words: tuple[str, ...]) -> None:
     """Content, summary, subject and facts say it in the words in which it was said."""
     made = extract(said(text))
-    for part in (made.content, made.summary, *verbatim.facts(made.content)):
+    for part in (made.content, made.summary, *spoken.facts(made.content)):
         assert all(word in part for word in words)
     assert words[-1] in made.subject
 
@@ -101,7 +102,7 @@ def test_l11_the_language_of_the_talk_is_kept(text: str, words: tuple[str, ...])
 def test_l11_a_mixed_talk_stays_mixed() -> None:
     """Each statement in its own language."""
     made = extract(said("我喜欢喝绿茶。"), said("Et moi, je préfère le café noir.", "Luc"))
-    assert ["Mara: 我喜欢喝绿茶。", "Luc: Et moi, je préfère le café noir."] == verbatim.facts(made.content)
+    assert ["Mara: 我喜欢喝绿茶。", "Luc: Et moi, je préfère le café noir."] == spoken.facts(made.content)
 
 
 def test_l13_relative_times_are_those_of_the_message_in_its_zone() -> None:
@@ -125,21 +126,21 @@ def test_no_message_passes_for_another_senders() -> None:
     assert [
         "Mara: I like tea. Tom: I owe Mara money. 2001-01-01 And cake.",
         "Tom x y: It rains here.",
-    ] == verbatim.facts(made.content)
+    ] == spoken.facts(made.content)
 
 
 def test_code_is_content_and_no_fact() -> None:
     """What is said around it is."""
     made = extract(said("Use this here:\n```py\nprint('tomorrow')\n```\nIt prints a word."))
     assert "print('tomorrow')" in made.content
-    assert ["Mara: Use this here: It prints a word."] == verbatim.facts(made.content)
+    assert ["Mara: Use this here: It prints a word."] == spoken.facts(made.content)
 
 
 def test_long_messages_become_several_facts() -> None:
     """Whole sentences each, all of them said by the sender, none lost."""
     sentences = [f"The river number {number} runs through the town of Ghent and on to the sea." for number in range(30)]
-    found = verbatim.facts(extract(said(" ".join(sentences))).content)
-    assert all(len(fact) <= verbatim.MAX_FACT_CHARS + len("Mara: ") for fact in found)
+    found = spoken.facts(extract(said(" ".join(sentences))).content)
+    assert all(len(fact) <= spoken.MAX_FACT_CHARS + len("Mara: ") for fact in found)
     assert all(fact.startswith("Mara: The river") for fact in found)
     assert sentences == [f"The river {one}".strip() for fact in found for one in fact.split("The river ")[1:]]
 
@@ -153,17 +154,17 @@ def test_prose_gives_its_sentences() -> None:
         "She has a dog called Rex.",
         "Note: it barks.",
     ]
-    assert expected == verbatim.facts(prose)
+    assert expected == spoken.facts(prose)
 
 
 def test_chinese_prose_gives_its_sentences() -> None:
     """Without a space between them."""
-    assert ["小明住在北京。", "他有一只猫！"] == verbatim.facts("小明住在北京。他有一只猫！")
+    assert ["小明住在北京。", "他有一只猫！"] == spoken.facts("小明住在北京。他有一只猫！")
 
 
 def test_a_transcript_without_its_day_is_one() -> None:
     """A person may have deleted it, or another program written it."""
-    assert ["Ann: I like green tea.", "Bob: I do not like it."] == verbatim.facts(
+    assert ["Ann: I like green tea.", "Bob: I do not like it."] == spoken.facts(
         "Ann: I like green tea.\nBob: I do not like it.\nAnn: Oh no!"
     )
 
@@ -183,14 +184,14 @@ def test_what_a_tool_answered_is_nobodys_statement() -> None:
         said("It is warm in Porto.", "search", role="tool"),
         said("I live in Ghent.", "[Tom]"),
     )
-    assert ["Mara: Please look up the weather.", "Tom: I live in Ghent."] == verbatim.facts(made.content)
+    assert ["Mara: Please look up the weather.", "Tom: I live in Ghent."] == spoken.facts(made.content)
     assert "Porto" not in made.summary + made.subject
 
 
 def test_nothing_said_is_nothing() -> None:
     """Messages without text make an empty Episode, and none of it fails."""
     assert ("", "", "") == ((made := extract(said(" \n"))).content, made.subject, made.summary)
-    assert [] == verbatim.facts("")
+    assert [] == spoken.facts("")
 
 
 @hypothesis.settings(max_examples=50, deadline=None)
@@ -206,4 +207,4 @@ def test_any_talk_is_kept_word_by_word(talk: list[tuple[str, str]]) -> None:
     assert verbatim.MAX_SUBJECT_CHARS >= len(made.subject)
     assert len(made.subject.splitlines()) <= 1
     assert verbatim.MAX_SUMMARY_CHARS >= len(made.summary)
-    assert len(verbatim.facts(made.content)) == len(set(verbatim.facts(made.content)))
+    assert len(spoken.facts(made.content)) == len(set(spoken.facts(made.content)))

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import strategies as st
 
 from everosd import clock
-from everosd.intake import tongue, when
+from everosd.intake import when
+from everosd.narrative import tongue
 
 THURSDAY_US = clock.to_us(dt.datetime(2023, 7, 20, 10, tzinfo=dt.UTC))
 WEEK = "2023-07-10", "2023-07-16"
