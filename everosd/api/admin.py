@@ -204,11 +204,11 @@ class Admin:
         """Start the work and return its progress as a stream.
 
         Raises:
-            wire.Conflict: Something else runs.
+            errors.Conflict: Something else runs.
         """
         if self._running is not None and not self._running[1].done():
             message = f"{self._running[0]} is running; wait until it has ended"
-            raise wire.Conflict(message)
+            raise errors.Conflict(message)
         steps = _Steps()
         task = asyncio.get_running_loop().create_task(_run(name, work, steps), name=f"admin {name}")
         self._running = (name, task)

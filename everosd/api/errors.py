@@ -19,10 +19,6 @@ INVALID_INPUT = "INVALID_INPUT"
 INTERNAL_ERROR = "INTERNAL_ERROR"
 
 
-class Conflict(errors.EverosdError):
-    """What was asked for cannot be done beside what is going on."""
-
-
 class Forbidden(errors.EverosdError):
     """The request comes from where it may not come from."""
 
@@ -46,7 +42,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 TABLE: tuple[tuple[type[Exception], int, str], ...] = (
     (errors.RequestError, 422, INVALID_INPUT),
     (errors.NotFound, 404, NOT_FOUND),
-    (Conflict, 409, "CONFLICT"),
+    (errors.Conflict, 409, "CONFLICT"),
     (Forbidden, 403, FORBIDDEN),
     (ClientLeft, 400, INVALID_INPUT),
     (errors.LogError, 409, "CONFLICT"),

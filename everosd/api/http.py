@@ -11,7 +11,20 @@ import structlog
 from litestar import exceptions, handlers, response
 from litestar.types import Receive, Scope, Send
 
-from everosd.api import admin, guard, health, intake, memory, metrics, ome, openapi, reply, schema, services
+from everosd.api import (
+    admin,
+    guard,
+    health,
+    intake,
+    memory,
+    metrics,
+    ome,
+    openapi,
+    reflection,
+    reply,
+    schema,
+    services,
+)
 from everosd.api import errors as wire
 
 log = structlog.get_logger()
@@ -68,6 +81,7 @@ def create_app(given: services.Services) -> Application:
 def _api_routes(given: services.Services, work: admin.Admin) -> list[litestar.Router]:
     """Return the same routes under every prefix."""
     answers, takes, engine = memory.Memory(given), intake.Intake(given), ome.Ome(given)
+    consolidations = reflection.Reflection(given)
     return [
         litestar.Router(
             prefix,
@@ -81,6 +95,8 @@ def _api_routes(given: services.Services, work: admin.Admin) -> list[litestar.Ro
                 handlers.get("/tasks/{task_id:str}")(_handler(takes.task_by_id)),
                 handlers.post("/ome/trigger", status_code=200)(_handler(engine.trigger)),
                 handlers.get("/ome/strategies")(_handler(engine.strategies)),
+                handlers.get("/reflection/reports")(_handler(consolidations.reports)),
+                handlers.post("/reflection/rollback", status_code=200)(_handler(consolidations.rollback)),
                 handlers.get("/admin/status")(_handler(work.status)),
                 handlers.post("/admin/rebuild", status_code=200)(_handler(work.rebuild)),
                 handlers.post("/admin/verify", status_code=200)(_handler(work.verify)),

@@ -29,6 +29,9 @@ _NAMED: dict[Any, str] = {
     schema.Envelope[schema.TaskItem]: "SuccessEnvelope_TaskItem_",
     schema.Envelope[schema.TaskPage]: "SuccessEnvelope_TaskPage_",
     schema.Envelope[schema.Strategies]: "StrategiesResponse",
+    schema.Envelope[schema.ReportsData]: "ReportsResponse",
+    schema.RollbackRequest: "RollbackRequest",
+    schema.Envelope[schema.RollbackData]: "RollbackResponse",
     schema.ErrorEnvelope: "ErrorEnvelope",
     schema.HealthResponse: "HealthResponse",
     schema.AdoptRequest: "AdoptRequest",
@@ -70,6 +73,9 @@ def _api_paths() -> dict[str, object]:
     tasks["parameters"] = _query_parameters(schema.TasksQuery)
     task = _operation("SuccessEnvelope_TaskItem_", "One of them.", (404, 503))
     task["parameters"] = [{"name": "task_id", "in": "path", "required": True, "schema": {"type": "string"}}]
+    reports = _operation("ReportsResponse", "What was consolidated, before and after.", (422, 500))
+    reports["parameters"] = _query_parameters(schema.ReportsQuery)
+    undo = _post("RollbackRequest", "RollbackResponse", "Undo one consolidation.", (404, 409, 413, 422, 500, 503))
     return {
         "/memory/search": {"post": _post("SearchRequest", "SearchResponse", "Find memories.", (413, 422, 500, 503))},
         "/memory/get": {"post": _post("GetRequest", "GetResponse", "List memories.", (413, 422, 500))},
@@ -79,6 +85,8 @@ def _api_paths() -> dict[str, object]:
         "/tasks/{task_id}": {"get": task},
         "/ome/trigger": {"post": _post("TriggerRequest", "TriggerResponse", "Run a strategy.", (404, 413, 422, 503))},
         "/ome/strategies": {"get": _operation("StrategiesResponse", "What the engine runs.", (422, 503))},
+        "/reflection/reports": {"get": reports},
+        "/reflection/rollback": {"post": undo},
         "/entries/{id}": {"get": entry},
         "/admin/status": {"get": _operation("StatusResponse", "What the cascade says of itself.", (403,))},
         "/admin/rebuild": {"post": _streamed(None, "Read all Markdown again and make every index anew.")},

@@ -185,6 +185,36 @@ class EntryQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     project_id: str = "default"
 
 
+class ReportsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Query string of GET reflection/reports."""
+
+    user_id: OwnerId | None = None
+    """Whose; without it the only user of the scope."""
+    app_id: str = "default"
+    project_id: str = "default"
+    cluster_id: Annotated[str, msgspec.Meta(min_length=1)] | None = None
+    """Consolidations of this cluster alone."""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=100)] = 20
+    offset: Annotated[int, msgspec.Meta(ge=0, le=2**62)] = 0
+
+    @property
+    def agent_id(self) -> None:
+        """Agents have no Episodes, and so no consolidations."""
+        return
+
+
+class RollbackRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of POST reflection/rollback: one of the two ids."""
+
+    report_id: Annotated[str, msgspec.Meta(min_length=1)] | None = None
+    merged_entry_id: Annotated[str, msgspec.Meta(min_length=1)] | None = None
+    """Public id of the narrative, or its entry id beside `user_id`."""
+    user_id: OwnerId | None = None
+    """Where given, only a consolidation of this user is undone."""
+    app_id: str = "default"
+    project_id: str = "default"
+
+
 class RebuildRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Body of POST admin/rebuild."""
 
@@ -483,8 +513,9 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     """`queued`, `running`, `success`, `failed` (it is tried again), `dead_letter`, `skipped` or `released`."""
     error: str | None = None
-    result: str | msgspec.UnsetType = msgspec.UNSET
-    """What the run did, or what a dry run found that it would do; absent while it has not ended. Not in EverOS."""
+    result: Any | msgspec.UnsetType = msgspec.UNSET
+    """What the run did, in a few words; of a dry run what it would do, of a strategy that the clock fires as an object.
+    Absent while it has not ended. Not in EverOS."""
 
 
 class TriggerResponse(msgspec.Struct, frozen=True, kw_only=True):
@@ -536,6 +567,87 @@ class Strategies(msgspec.Struct, frozen=True, kw_only=True):
     """What the engine runs."""
 
     items: tuple[StrategyItem, ...]
+
+
+class ReportMember(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry that a consolidation replaced."""
+
+    member_id: str
+    """Entry id."""
+    member_type: str
+
+
+class ReportSource(msgspec.Struct, frozen=True, kw_only=True):
+    """What stood there before, as it reads now."""
+
+    id: str
+    """Public id."""
+    timestamp: str | None
+    """None where no file has it any more."""
+    subject: str
+    text: str
+    status: str
+    """`deprecated` while the narrative stands for it, `active` where it is live, `gone` where no file has it."""
+
+
+class ReportNarrative(msgspec.Struct, frozen=True, kw_only=True):
+    """What was made of it, as it reads now."""
+
+    id: str
+    """Public id."""
+    timestamp: str
+    subject: str
+    content: str
+    status: str
+    deprecated_by: str | None
+    """Public id of what replaces it: a later narrative, or after a rollback the newest source."""
+
+
+class ReportItem(msgspec.Struct, frozen=True, kw_only=True):
+    """One consolidation: its row of `reflection_report`, and the texts."""
+
+    report_id: str
+    id: str
+    """The same."""
+    cluster_id: str
+    owner_id: str
+    app_id: str
+    project_id: str
+    owner_type: str
+    mode: str
+    """`init`: the first of this cluster; `update`: a narrative and what came since."""
+    source_members: tuple[ReportMember, ...]
+    source_count: int
+    merged_entry_id: str
+    """Entry id of the narrative."""
+    deprecated_fact_count: int
+    status: str
+    """`completed` or `rolled_back`."""
+    created_at: str
+    updated_at: str
+    before: tuple[ReportSource, ...]
+    after: ReportNarrative | None
+    """None where no file has it any more."""
+    check: str | None
+    """How the narrative was held against its sources, and what came of it."""
+
+
+class ReportsData(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of consolidations, the newest first."""
+
+    items: tuple[ReportItem, ...]
+    total_count: int
+    """Before paging."""
+
+
+class RollbackData(msgspec.Struct, frozen=True, kw_only=True):
+    """What undoing a consolidation did."""
+
+    restored: tuple[str, ...]
+    """Public ids of the sources that live again."""
+    retired: str
+    """Public id of the narrative."""
+    report_id: str
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):

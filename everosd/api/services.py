@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # a command that only reads needs none of them
     from everosd.engine import engine as engines
     from everosd.intake import online
     from everosd.models import chat
+    from everosd.reflection import reflect
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,6 +40,8 @@ class Services:
     """What takes messages; None where nothing does (a command working on the files alone)."""
     engine: engines.Engine | None = None
     """What runs strategies; None where nothing does."""
+    reflection: Callable[[], reflect.Reflection | None] = lambda: None
+    """Gives what consolidates, once it is there; None where nothing does."""
     model: chat.Chat | None = None
     """The model that reads conversations; None where nothing would ask it."""
     in_force: Callable[[], settings.Config] | None = None

@@ -401,7 +401,7 @@ async def test_a_validation_message_ends_in_the_field_at_fault(server: Server) -
 CODES: tuple[tuple[Exception, int, str], ...] = (
     (errors.RequestError("wrong"), 422, "INVALID_INPUT"),
     (errors.NotFound("no"), 404, "NOT_FOUND"),
-    (wire.Conflict("busy"), 409, "CONFLICT"),
+    (errors.Conflict("busy"), 409, "CONFLICT"),
     (errors.PayloadTooLarge(2, 1, "x"), 413, "PAYLOAD_TOO_LARGE"),
     (exceptions.HTTPException(status_code=415), 415, "UNSUPPORTED_FORMAT"),
     (errors.QueueSaturated("x", 2, 1), 429, "QUEUE_SATURATED"),
