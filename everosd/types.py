@@ -28,6 +28,9 @@ PREFIXES = ("ep", "af", "fs", "ac", "ms", "mem", "lc", "ca")
 ENTRY_ID = re.compile(rf"(?P<prefix>{'|'.join(PREFIXES)})_(?P<date>\d{{8}})_(?P<seq>\w+)")
 PUBLIC_ID = re.compile(rf"^(?P<owner>.+)_(?P<entry>(?:{'|'.join(PREFIXES)})_\d{{8}}_\w+)$", re.DOTALL)
 
+MAX_NUMBER = 10**8 - 1
+"""Of an entry id: eight digits. Greater ones were written by hand, and are names like any other."""
+
 DEFAULT_APP = "default"
 DEFAULT_PROJECT = "default"
 
@@ -65,6 +68,15 @@ class PublicId(msgspec.Struct, frozen=True, kw_only=True):
 
     owner_id: str
     entry_id: EntryId
+
+
+def numbered(entry_id: str) -> tuple[str, str, int] | None:
+    """Return prefix, date and number of an entry id; None where it has no number of ours."""
+    match = ENTRY_ID.fullmatch(entry_id)
+    if match is None or not (match["seq"].isascii() and match["seq"].isdigit()):
+        return None
+    digits = match["seq"].lstrip("0") or "0"
+    return (match["prefix"], match["date"], int(digits)) if len(digits) <= len(str(MAX_NUMBER)) else None
 
 
 def nfc(text: str) -> str:

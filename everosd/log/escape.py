@@ -89,13 +89,18 @@ def read_value(written: str) -> str:
         except (ValueError, RecursionError):
             return value
         if isinstance(decoded, str):
-            return decoded
+            return _sound(decoded)
     return value
+
+
+def _sound(text: str) -> str:
+    """Return what JSON said without halves of surrogate pairs, which can be neither written nor stored."""
+    return _SURROGATE.sub("\ufffd", text)
 
 
 def write_value(value: str) -> str:
     """Return a value as it stands behind `**name**: `: as it is, or as a JSON string where it would not read back."""
-    value = _SURROGATE.sub("\ufffd", value.replace("\0", ""))
+    value = _sound(value.replace("\0", ""))
     if not _NEEDS_QUOTES.search(value):
         return value
     return (
@@ -120,7 +125,9 @@ def read_list(value: str) -> tuple[str, ...]:
         decoded = ()
     # Numbers keep the digits they were written with: only strings and what is nested are JSON's to read.
     if decoded and all(isinstance(item, (str, list, dict)) for item in decoded):
-        return tuple(item if isinstance(item, str) else json.dumps(item, ensure_ascii=False) for item in decoded)
+        return tuple(
+            _sound(item if isinstance(item, str) else json.dumps(item, ensure_ascii=False)) for item in decoded
+        )
     return tuple(item for piece in _ITEM.findall(text[1:-1]) if (item := _read_item(piece)))
 
 

@@ -11,9 +11,6 @@ from everosd.log import context as contexts
 from everosd.log import entry, file, job, layout, parse
 from everosd.log import kind as kinds
 
-_MAX_SEQ = 10**8 - 1
-"""Eight digits; greater numbers were written by hand."""
-
 Slot = tuple[types.Owner, str, str]
 """Owner, prefix and date (`YYYYMMDD`): what a number is unique within."""
 
@@ -85,11 +82,7 @@ def _highest(parsed: parse.Parsed, prefix: str, date: str) -> int:
     ids = {*parsed.ids, *parsed.deprecated, *parsed.deprecated.values(), *(each.id for each in parsed.entries)}
     high = 0
     for each in ids:
-        match = types.ENTRY_ID.fullmatch(each)
-        if match is None or match["prefix"] != prefix or match["date"] != date:
-            continue
-        seq = match["seq"]
-        if seq.isascii() and seq.isdigit() and int(seq) <= _MAX_SEQ:
-            high = max(high, int(seq))
+        if (found := types.numbered(each)) is not None and found[:2] == (prefix, date):
+            high = max(high, found[2])
     is_own = (parsed.place.date or "").replace("-", "") == date
-    return max(high, parsed.entry_count) if is_own and parsed.entry_count <= _MAX_SEQ else high
+    return max(high, parsed.entry_count) if is_own and parsed.entry_count <= types.MAX_NUMBER else high

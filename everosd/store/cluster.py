@@ -14,7 +14,7 @@ import msgspec
 
 from everosd import types
 from everosd.log import entry_text
-from everosd.store import read, state
+from everosd.store import consolidation, read, state
 
 Scope = tuple[str, str, str, str]
 
@@ -103,7 +103,32 @@ def _joined(fields: Mapping[str, str]) -> list[_Step]:
     ]
 
 
-_STEPS: dict[str, Callable[[Mapping[str, str]], list[_Step]]] = {"joined": _joined}
+def _completed(fields: Mapping[str, str]) -> list[_Step]:
+    """Have the narrative take the place of what it replaces."""
+    row = consolidation.read(fields)
+    if row is None:
+        return []
+    left = [_Step(member_id=each.member_id, member_type=each.member_type, cluster_id="") for each in row.source_members]
+    return [*left, _Step(member_id=row.merged_entry_id, member_type="episode", cluster_id=row.cluster_id)]
+
+
+def _rolled_back(fields: Mapping[str, str]) -> list[_Step]:
+    """Have what was replaced take the place of the narrative."""
+    row = consolidation.read(fields)
+    if row is None:
+        return []
+    back = [
+        _Step(member_id=each.member_id, member_type=each.member_type, cluster_id=row.cluster_id)
+        for each in row.source_members
+    ]
+    return [_Step(member_id=row.merged_entry_id, member_type="episode", cluster_id=""), *back]
+
+
+_STEPS: dict[str, Callable[[Mapping[str, str]], list[_Step]]] = {
+    "joined": _joined,
+    "completed": _completed,
+    "rolled_back": _rolled_back,
+}
 """By `event` of the row; other rows move nobody."""
 
 
@@ -162,11 +187,11 @@ def _insert(connection: sqlite3.Connection, change: state.Change) -> None:
     for key, entry in change.written:
         fields = entry_text.read("cluster", entry.entry_id, entry.raw).fields
         steps = _STEPS.get(fields.get("event", ""), _nobody)(fields)
-        place = _place(entry.entry_id)
+        at = place(entry.entry_id)
         for step in {step.member_id: step for step in steps}.values():
             values = (step.member_id, step.member_type, step.cluster_id, step.similarity)
-            rows.append((key, *change.scope, *values, entry.timestamp_us, place))
-            if (found := _numbered(step.member_id)) is not None:
+            rows.append((key, *change.scope, *values, entry.timestamp_us, at))
+            if (found := types.numbered(step.member_id)) is not None:
                 prefix, date, number = found
                 high[prefix, date] = max(high.get((prefix, date), 0), number)
     connection.executemany("INSERT INTO cluster_steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
@@ -181,16 +206,9 @@ def _nobody(_fields: Mapping[str, str]) -> list[_Step]:
     return []
 
 
-def _numbered(entry_id: str) -> tuple[str, str, int] | None:
-    match = types.ENTRY_ID.fullmatch(entry_id)
-    if match is None or not (match["seq"].isascii() and match["seq"].isdigit()):
-        return None
-    return match["prefix"], match["date"], int(match["seq"])
-
-
-def _place(entry_id: str) -> str:
+def place(entry_id: str) -> str:
     """Return what sorts rows as they were written: by day and number, whatever the clock said and file they are in."""
-    found = _numbered(entry_id)
+    found = types.numbered(entry_id)
     return entry_id if found is None else f"{found[0]}_{found[1]}_{found[2]:020d}"
 
 
@@ -199,7 +217,7 @@ def _settle(connection: sqlite3.Connection, change: state.Change, member_id: str
     wanted = connection.execute(
         "SELECT s.member_type, s.cluster_id, s.similarity, s.at_us FROM cluster_steps s JOIN entries e ON e.key = s.key"  # noqa: S608
         f" WHERE {_STEP_OWNER} AND s.member_id = ? AND e.is_shadowed = 0"
-        " ORDER BY s.place DESC LIMIT 1",
+        " ORDER BY s.place DESC, e.entry_id DESC LIMIT 1",
         (*change.scope, member_id),
     ).fetchone()
     if wanted is not None and not wanted[1]:

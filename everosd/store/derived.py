@@ -1,4 +1,4 @@
-"""What follows from entries and has tables of its own: memberships of clusters, and corrections.
+"""What follows from entries and has tables of its own: memberships of clusters, reports of consolidations, corrections.
 
 Called in the transaction that applies a file, after winners and successors are decided. Each kind of log has its folds here,
 and nowhere else; a fold is told what has changed and does work in proportion to that. Whatever way the ledger has come to
@@ -11,13 +11,13 @@ import sqlite3
 from collections.abc import Callable, Sequence
 
 from everosd import types
-from everosd.store import cluster, correction, state
+from everosd.store import cluster, correction, report, state
 
 Fold = Callable[[sqlite3.Connection, state.Change], None]
 
 _FOLDS: dict[str, tuple[Fold, ...]] = {
-    "cluster": (cluster.fold,),
-    "episode": (cluster.touch,),
+    "cluster": (cluster.fold, report.fold),
+    "episode": (cluster.touch, report.note),
     "agent_case": (cluster.touch,),
     "atomic_fact": (correction.fold,),
     "memory": (correction.fold,),
@@ -25,7 +25,7 @@ _FOLDS: dict[str, tuple[Fold, ...]] = {
 """By kind of the file; those of one kind run in this order."""
 
 
-TABLES: tuple[state.Table, ...] = (cluster.CLUSTERS, cluster.MEMBERS, correction.TABLE)
+TABLES: tuple[state.Table, ...] = (cluster.CLUSTERS, cluster.MEMBERS, report.TABLE, correction.TABLE)
 """All that `verify` compares."""
 
 

@@ -268,12 +268,11 @@ def _raise_sequences(connection: sqlite3.Connection, scope: tuple[str, str, str,
     """Remember the highest number seen per prefix and date, so that none is given out twice."""
     high: dict[tuple[str, str], int] = {}
     for entry in file.entries:
-        match = types.ENTRY_ID.fullmatch(entry.entry_id)
-        if match is not None and match["seq"].isascii() and match["seq"].isdigit():
-            slot = (match["prefix"], match["date"])
-            high[slot] = max(high.get(slot, 0), int(match["seq"]))
-            if match["date"] == file.date:
-                high[slot] = max(high[slot], file.entry_count)
+        if (found := types.numbered(entry.entry_id)) is not None:
+            prefix, date, number = found
+            high[prefix, date] = max(high.get((prefix, date), 0), number)
+            if date == file.date:
+                high[prefix, date] = max(high[prefix, date], file.entry_count)
     connection.executemany(
         "INSERT INTO sequences VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET high = max(high, excluded.high)",
         [(*scope, prefix, date, number) for (prefix, date), number in high.items()],

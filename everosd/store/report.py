@@ -1,29 +1,41 @@
 """Consolidations: what the rows of `.clusters/` say of them, as the table `reflection_report`, and read again.
 
 A report is what its rows say: `completed` that a narrative has replaced its sources, `rolled_back` that this is undone,
-`restored` that the files say so, too. A report that was rolled back stays so. Queries of what waits to be done are here as well:
-narratives whose consolidation is not completed, rollbacks whose files are not done, clusters that may be merged.
+`restored` that the files say so, too. A report that was rolled back stays so, and one of which there is no `completed` row
+has nothing left to restore. Queries of what waits to be done are here as well: narratives whose consolidation is not
+completed, rollbacks whose files are not done, clusters that may be merged.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+import datetime as dt
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, cast
 
 import msgspec
 
-from everosd import types
-from everosd.store import read
+from everosd import clock, types
+from everosd.log import entry as forms
+from everosd.log import entry_text
+from everosd.store import cluster, consolidation, read, state
 
 Status = Literal["completed", "rolled_back"]
+SourceMember = consolidation.Member
 
+_COLUMNS = (
+    "app_id", "project_id", "owner_type", "owner_id", "id", "cluster_id", "mode", "source_members", "source_count",
+    "merged_entry_id", "deprecated_fact_count", "status", "created_at", "updated_at", "sources", "is_restored",
+)  # fmt: skip
+_N_KEY = 5
+TABLE = state.Table(name="reflection_report", columns=_COLUMNS, n_key=_N_KEY, subject="merged_entry_id", kind="cluster")
 
-class SourceMember(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry that a consolidation replaced."""
-
-    member_id: str
-    """Entry id."""
-    member_type: str
-    """Kind of the entry, as its row says."""
+_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM reflection_report"  # noqa: S608  # our own columns
+_OWNER = "app_id = ? AND project_id = ? AND owner_type = ? AND owner_id = ?"
+_ROW_OWNER = "app = ? AND project = ? AND owner_type = ? AND owner_id = ?"
+_NEWEST = " ORDER BY created_at DESC, id, owner_type, owner_id"
+_SOURCES = msgspec.json.Decoder(tuple[tuple[str, str], ...])
+_MEMBERS = msgspec.json.Decoder(tuple[SourceMember, ...])
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +77,137 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """Moment of the newest of them."""
 
 
+# -- folding, in the transaction that applies a file -------------------------------------------------------------------
+
+
+def fold(connection: sqlite3.Connection, change: state.Change) -> None:
+    """Take over rows of `.clusters/` that were added, changed or removed."""
+    scope = change.scope
+    is_known = connection.execute(f"SELECT 1 FROM report_rows WHERE {_ROW_OWNER} LIMIT 1", scope).fetchone()  # noqa: S608
+    found: set[str] = set()
+    if is_known is not None:
+        for key, _ in (*change.written, *change.gone):
+            one = f" FROM report_rows WHERE {_ROW_OWNER} AND key = ?"
+            found.update(each for (each,) in connection.execute(f"SELECT report_id{one}", (*scope, key)))
+            connection.execute(f"DELETE{one}", (*scope, key))
+    rows = [
+        (*scope, key, row.report_id, cluster.place(entry.entry_id))
+        for key, entry in change.written
+        if consolidation.may_be(entry.raw) and (row := _read(entry.entry_id, entry.raw)) is not None
+    ]
+    connection.executemany("INSERT INTO report_rows VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+    if is_known is None and not rows:
+        return
+    # Not only those of these rows: a row that goes, or comes, may be one that shadows the same in another file.
+    for entry_id in change.entry_ids:
+        others = connection.execute(
+            "SELECT r.report_id FROM entries e JOIN report_rows r ON r.app = e.app AND r.project = e.project"
+            " AND r.owner_type = e.owner_type AND r.owner_id = e.owner_id AND r.key = e.key"
+            " WHERE e.app = ? AND e.project = ? AND e.owner_type = ? AND e.owner_id = ? AND e.entry_id = ?",
+            (*scope, entry_id),
+        )
+        found.update(each for (each,) in others)
+    for report_id in sorted(found):
+        _settle(connection, change, report_id)
+
+
+def note(connection: sqlite3.Connection, change: state.Change) -> None:
+    """Remember which Episodes of a file say of which report they are."""
+    scope = change.scope
+    is_known = connection.execute(f"SELECT 1 FROM narratives WHERE {_ROW_OWNER} LIMIT 1", scope).fetchone()  # noqa: S608
+    if is_known is not None:
+        keys = [(*scope, key) for key, _ in (*change.written, *change.gone)]
+        connection.executemany(f"DELETE FROM narratives WHERE {_ROW_OWNER} AND key = ?", keys)  # noqa: S608
+    written = [(key, entry) for key, entry in change.written if entry.parent_type == "cluster"]
+    told = [
+        (
+            key,
+            entry_text.read(one.kind, one.entry_id, one.raw, form=cast("forms.Form", one.form)).fields.get("report_id"),
+        )
+        for key, one in written
+    ]
+    connection.executemany(
+        "INSERT INTO narratives VALUES (?, ?, ?, ?, ?, ?)",
+        [(*scope, key, report_id) for key, report_id in told if report_id],
+    )
+
+
+def _read(entry_id: str, raw: str) -> consolidation.Row | None:
+    return consolidation.read(entry_text.read("cluster", entry_id, raw).fields)
+
+
+def _settle(connection: sqlite3.Connection, change: state.Change, report_id: str) -> None:
+    """Have the table say of a report what its rows say."""
+    owner = change.scope
+    wanted = _report(report_id, owner, _told(connection, owner, report_id))
+    known = connection.execute(f"{_SELECT} WHERE id = ? AND {_OWNER}", (report_id, *owner)).fetchone()
+    if wanted == known:
+        return
+    if wanted is None:
+        connection.execute(f"DELETE FROM reflection_report WHERE id = ? AND {_OWNER}", (report_id, *owner))  # noqa: S608
+    else:
+        marks = ", ".join("?" * len(_COLUMNS))
+        connection.execute(f"INSERT OR REPLACE INTO reflection_report ({', '.join(_COLUMNS)}) VALUES ({marks})", wanted)  # noqa: S608
+
+
+def _told(connection: sqlite3.Connection, owner: cluster.Scope, report_id: str) -> list[tuple[consolidation.Row, int]]:
+    """Return the rows about a report that count, as they were written, with their moments."""
+    found = connection.execute(
+        "SELECT e.entry_id, e.raw, e.timestamp_us FROM report_rows r JOIN entries e ON e.key = r.key"
+        " WHERE r.app = ? AND r.project = ? AND r.owner_type = ? AND r.owner_id = ? AND r.report_id = ?"
+        " AND e.is_shadowed = 0 ORDER BY r.place, e.entry_id",
+        (*owner, report_id),
+    ).fetchall()
+    return [(row, at_us) for entry_id, raw, at_us in found if (row := _read(entry_id, raw)) is not None]
+
+
+def _report(
+    report_id: str, owner: cluster.Scope, told: Iterable[tuple[consolidation.Row, int]]
+) -> tuple[object, ...] | None:
+    """Return the row of the table; None where nothing says that there was such a consolidation."""
+    of: dict[consolidation.Event, list[tuple[consolidation.Row, int]]] = {
+        "completed": [],
+        "rolled_back": [],
+        "restored": [],
+    }
+    for row, at_us in told:
+        of[row.event].append((row, at_us))
+    completed, undone = of["completed"], of["rolled_back"]
+    if not completed and not undone:
+        return None
+    # What is repeated after a crash says most the last time; what a rollback row lacks, the one before it has.
+    said = (completed[-1:] or undone)[0][0]
+    created_us = (completed or undone)[0][1]
+    updated_us = undone[0][1] if undone else completed[-1][1]
+    return (
+        *owner,
+        report_id,
+        said.cluster_id,
+        said.mode,
+        consolidation.write_members(said.source_members),
+        said.source_count,
+        said.merged_entry_id,
+        said.deprecated_fact_count,
+        "rolled_back" if undone else "completed",
+        _iso(created_us),
+        _iso(updated_us),
+        msgspec.json.encode(said.sources).decode(),
+        int(bool(undone) and (bool(of["restored"]) or not completed)),
+    )
+
+
+def _iso(us: int) -> str:
+    """Return a moment as people read it and SQLite sorts it; one that no calendar has is 1970."""
+    try:
+        moment = clock.from_us(us)
+    except OverflowError:
+        moment = clock.from_us(0)
+    return moment.isoformat(timespec="microseconds")
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
 async def page(
     reader: read.Reader,
     *,
@@ -80,7 +223,14 @@ async def page(
 
     None for `owner_id` or `cluster_id` means all of them; `owner_type` is that of `owner_id`.
     """
-    raise NotImplementedError
+    condition, values = "app_id = ? AND project_id = ?", [app, project]
+    if owner_id is not None:
+        condition, values = _OWNER, [app, project, owner_type, owner_id]
+    if cluster_id is not None:
+        condition, values = f"{condition} AND cluster_id = ?", [*values, cluster_id]
+    total = await reader.fetch(f"SELECT count(*) FROM reflection_report WHERE {condition}", values)  # noqa: S608
+    found = await _fetch(reader, f" WHERE {condition}{_NEWEST} LIMIT ? OFFSET ?", (*values, limit, offset))
+    return found, int(total[0][0])
 
 
 async def find(
@@ -92,32 +242,67 @@ async def find(
     owner_id: str | None = None,
 ) -> Report | None:
     """Return a report by its id; of several, as where a person copied a folder of memory, the first by owner."""
-    raise NotImplementedError
+    given = {"app_id": app, "project_id": project, "owner_id": owner_id}
+    asked = {name: value for name, value in given.items() if value is not None}
+    condition = "".join(f" AND {name} = ?" for name in asked)
+    order = " ORDER BY app_id, project_id, owner_type DESC, owner_id LIMIT 1"
+    return await _first(reader, f" WHERE id = ?{condition}{order}", (report_id, *asked.values()))
 
 
 async def of_narrative(reader: read.Reader, owner: types.Owner, entry_id: str) -> Report | None:
     """Return the report of the consolidation that wrote a narrative."""
-    raise NotImplementedError
+    return await _first(reader, f" WHERE {_OWNER} AND merged_entry_id = ?{_NEWEST} LIMIT 1", (*_scope(owner), entry_id))
 
 
 async def builds_on(reader: read.Reader, owner: types.Owner, entry_id: str) -> Report | None:
     """Return the newest completed consolidation that replaced an entry; None where there is none, or it is rolled back."""
-    raise NotImplementedError
-
-
-async def unfinished(reader: read.Reader, now_us: int = 0) -> list[types.EntryKey]:
-    """Return the live narratives whose report no row of their owner's speaks of, the oldest first."""
-    raise NotImplementedError
+    has = "EXISTS (SELECT 1 FROM json_each(source_members) WHERE json_extract(value, '$.member_id') = ?)"
+    condition = f" WHERE {_OWNER} AND status = 'completed' AND {has}{_NEWEST} LIMIT 1"
+    return await _first(reader, condition, (*_scope(owner), entry_id))
 
 
 async def unrestored(reader: read.Reader) -> list[Report]:
     """Return the reports that are rolled back and whose files may not say so yet, the oldest first."""
-    raise NotImplementedError
+    return await _fetch(
+        reader, " WHERE status = 'rolled_back' AND is_restored = 0 ORDER BY created_at, id, owner_id", ()
+    )
 
 
 async def rolled_back(reader: read.Reader, owner: types.Owner, cluster_id: str) -> list[Report]:
     """Return the reports of a cluster that are rolled back, the newest first."""
-    raise NotImplementedError
+    condition = f" WHERE {_OWNER} AND cluster_id = ? AND status = 'rolled_back'{_NEWEST}"
+    return await _fetch(reader, condition, (*_scope(owner), cluster_id))
+
+
+_IS_LIVE = (
+    "e.kind = 'episode' AND e.is_shadowed = 0 AND e.status = 'active' AND (e.expires_us IS NULL OR e.expires_us > ?)"
+)
+
+_UNFINISHED = f"""
+SELECT n.key FROM narratives n CROSS JOIN entries e ON e.key = n.key
+WHERE NOT EXISTS (SELECT 1 FROM reflection_report r WHERE r.id = n.report_id AND r.app_id = n.app
+    AND r.project_id = n.project AND r.owner_type = n.owner_type AND r.owner_id = n.owner_id)
+AND {_IS_LIVE} ORDER BY e.entry_id, n.app, n.project, n.owner_type, n.owner_id
+"""  # noqa: S608  # our own columns
+
+
+async def unfinished(reader: read.Reader, now_us: int = 0) -> list[types.EntryKey]:
+    """Return the live narratives whose report no row of their owner's speaks of, the oldest first."""
+    return [types.EntryKey(key) for (key,) in await reader.fetch(_UNFINISHED, (now_us,))]
+
+
+_CANDIDATES = f"""
+SELECT c.app, c.project, c.owner_type, c.owner_id, c.cluster_id, count(*), sum(e.parent_type = 'cluster'), max(e.timestamp_us)
+FROM (SELECT app, project, owner_type, owner_id, cluster_id FROM cluster_members
+      GROUP BY app, project, owner_type, owner_id, cluster_id HAVING count(*) > 1) c
+CROSS JOIN cluster_members m ON m.app = c.app AND m.project = c.project AND m.owner_type = c.owner_type
+    AND m.owner_id = c.owner_id AND m.cluster_id = c.cluster_id
+CROSS JOIN entries e ON e.app = m.app AND e.project = m.project AND e.owner_type = m.owner_type
+    AND e.owner_id = m.owner_id AND e.entry_id = m.member_id
+WHERE {_IS_LIVE} GROUP BY c.app, c.project, c.owner_type, c.owner_id, c.cluster_id HAVING count(*) > 1
+ORDER BY c.app, c.project, c.owner_type, c.owner_id, count(*) DESC, max(e.timestamp_us) DESC, c.cluster_id
+"""  # noqa: S608  # our own columns
+"""The joins are in this order, from few rows to few rows: a cluster of one, as consolidation leaves them, is not looked at."""
 
 
 async def candidates(reader: read.Reader, now_us: int = 0) -> list[Candidate]:
@@ -125,4 +310,48 @@ async def candidates(reader: read.Reader, now_us: int = 0) -> list[Candidate]:
 
     Live is what is active, wins its id, and does not expire before `now_us`.
     """
-    raise NotImplementedError
+    return [
+        Candidate(
+            owner=types.Owner(app=values[0], project=values[1], type=values[2], id=values[3]),
+            cluster_id=values[4],
+            n_live=values[5],
+            n_narratives=values[6],
+            newest_us=values[7],
+        )
+        for values in await reader.fetch(_CANDIDATES, (now_us,))
+    ]
+
+
+async def _first(reader: read.Reader, where: str, values: Sequence[object]) -> Report | None:
+    found = await _fetch(reader, where, values)
+    return found[0] if found else None
+
+
+async def _fetch(reader: read.Reader, where: str, values: Sequence[object]) -> list[Report]:
+    return [_made(found) for found in await reader.fetch(_SELECT + where, values)]
+
+
+def _scope(owner: types.Owner) -> cluster.Scope:
+    return owner.app, owner.project, owner.type, owner.id
+
+
+def _made(values: Sequence[Any]) -> Report:
+    (
+        app, project, owner_type, owner_id, report_id, cluster_id, mode, source_members, source_count, merged_entry_id,
+        deprecated_fact_count, status, created_at, updated_at, sources, is_restored,
+    ) = values  # fmt: skip
+    return Report(
+        report_id=report_id,
+        owner=types.Owner(app=app, project=project, type=owner_type, id=owner_id),
+        cluster_id=cluster_id,
+        mode=mode,
+        source_members=_MEMBERS.decode(source_members),
+        source_count=source_count,
+        merged_entry_id=merged_entry_id,
+        deprecated_fact_count=deprecated_fact_count,
+        status=status,
+        created_us=clock.to_us(dt.datetime.fromisoformat(created_at)),
+        updated_us=clock.to_us(dt.datetime.fromisoformat(updated_at)),
+        sources=_SOURCES.decode(sources),
+        is_restored=bool(is_restored),
+    )

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import msgspec
 
 from everosd import types
-from everosd.store import numbering
+from everosd.store import numbering, read
 
 Scope = tuple[str, str, str, str]
 
@@ -156,6 +156,16 @@ def _set_status(
                 "UPDATE entries SET status = ?, deprecated_by = ?, lsn = ? WHERE key = ?",
                 (status, successor, lsn, row.key),
             )
+
+
+async def pointing(reader: read.Reader, owner: types.Owner, successor: str) -> list[tuple[types.RelPath, str]]:
+    """Return file and id of every entry of an owner that a file says was replaced by `successor`, be it there or not."""
+    found = await reader.fetch(
+        "SELECT path, entry_id FROM deprecations WHERE app = ? AND project = ? AND owner_type = ? AND owner_id = ?"
+        " AND successor = ? ORDER BY path, entry_id",
+        (owner.app, owner.project, owner.type, owner.id, successor),
+    )
+    return [(types.RelPath(path), str(entry_id)) for path, entry_id in found]
 
 
 def unresolved(connection: sqlite3.Connection, limit: int = 200) -> list[tuple[str, int, str, str]]:
