@@ -1,0 +1,169 @@
+"""One consolidation undone: its sources and their facts are live again, the narrative is retired, and all of it stays on record.
+
+The row `rolled_back` commits it; the files follow, and `restored` says that they have. What people undo of it later stays
+undone.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+from collections.abc import Callable, Iterable
+
+import msgspec
+import structlog
+
+from everosd import clock, errors, types
+from everosd.log import entry, escape, file, writer
+from everosd.reflection import finish, lag, source
+from everosd.store import read, report, row, standing
+
+log = structlog.get_logger(__name__)
+
+
+class RolledBack(msgspec.Struct, frozen=True, kw_only=True):
+    """What was undone."""
+
+    report_id: str
+    restored: tuple[str, ...]
+    """Entry ids of the sources that are live again."""
+    retired: str
+    """Entry id of the narrative."""
+
+
+class Rollback:
+    """Undoes consolidations. Lives on the event loop."""
+
+    def __init__(
+        self,
+        reader: read.Reader,
+        pen: writer.Writer,
+        behind: lag.Lag,
+        time: clock.Clock,
+        step: file.Step = file.no_step,
+    ) -> None:
+        """Wire the parts; `step`: see `log.file`."""
+        self._reader, self._pen, self._lag, self._clock, self._step = reader, pen, behind, time, step
+
+    async def run(self, wanted: report.Report) -> RolledBack:
+        """Undo a consolidation that is completed.
+
+        Raises:
+            Conflict: it is undone already, a later one builds on it, or nothing of what it replaced is there.
+            WriteRefused: a file may not be rewritten; what was begun is finished at the next start or run.
+            StoreError: the ledger does not take note of it, which is done all the same.
+        """
+        owner, narrative = wanted.owner, wanted.merged_entry_id
+        if wanted.status == "rolled_back":
+            if not wanted.is_restored:
+                await self.finish(wanted)
+            message = f"the consolidation {wanted.report_id} is rolled back already"
+            raise errors.Conflict(message)
+        if (later := await report.builds_on(self._reader, owner, narrative)) is not None:
+            by = types.public_id(owner.id, later.merged_entry_id)
+            message = f"a later consolidation, {later.report_id}, has made {by} of this one's narrative"
+            raise errors.Conflict(message, hint=f"roll back {by} first (report {later.report_id})")
+        if not await self._sources(wanted):
+            message = f"nothing of what {types.public_id(owner.id, narrative)} replaced is there any more"
+            raise errors.Conflict(message, hint="put the sources back into their files, then try again")
+        await self._append(wanted, "rolled_back", with_sources=True)
+        self._step("rolled_back")
+        return await self.finish(wanted)
+
+    async def finish(self, wanted: report.Report) -> RolledBack:
+        """Have the files say what the row `rolled_back` says, from wherever that was left.
+
+        Raises:
+            WriteRefused, StoreError: as `run`.
+        """
+        sources = await self._sources(wanted)
+        await self._restore(wanted, sources)
+        self._step("sources_restored")
+        await self._retire(wanted, sources)
+        self._step("retired")
+        await self._append(wanted, "restored")
+        self._step("restored")
+        await self._lag.until(lambda: self._is_known(wanted), f"the rollback of {wanted.report_id}", ())
+        await self._lag.until_shown()
+        log.info("consolidation_rolled_back", owner=wanted.owner.id, report_id=wanted.report_id, sources=len(sources))
+        ids = tuple(one.entry_id for one in sources)
+        return RolledBack(report_id=wanted.report_id, restored=ids, retired=wanted.merged_entry_id)
+
+    async def _sources(self, wanted: report.Report) -> list[row.EntryRow]:
+        """Return what the consolidation replaced, as far as it is there, in time order."""
+        found = [await self._reader.find(wanted.owner, one.member_id) for one in wanted.source_members]
+        return sorted((one for one in found if one is not None), key=lambda one: (one.timestamp_us, one.entry_id))
+
+    async def _restore(self, wanted: report.Report, sources: Iterable[row.EntryRow]) -> None:
+        """Take the pointers to the narrative away from its sources and their facts, in whichever files they stand."""
+        owner, narrative = wanted.owner, wanted.merged_entry_id
+        ids = [one.member_id for one in wanted.source_members]
+        facts = await self._reader.children(owner, ids, source.FACT)
+        ours = {*ids, *(one.entry_id for one in (*sources, *facts))}
+        pointing = [
+            (path, each) for path, each in await standing.pointing(self._reader, owner, narrative) if each in ours
+        ]
+        # In one write where they stand in one file: the narrative is not left without any of them in between.
+        for path, group in itertools.groupby(pointing, key=lambda one: one[0]):
+            try:
+                await self._pen.deprecate(path, {}, revived={each: narrative for _, each in group})
+            except errors.NotFound:  # somebody has deleted the file
+                continue
+            self._step("revived")
+        await self._until_known(
+            lambda one: one is None or one.deprecated_by != narrative, owner, [each for _, each in pointing]
+        )
+
+    async def _retire(self, wanted: report.Report, sources: list[row.EntryRow]) -> None:
+        """Point from the narrative and its facts to its newest source."""
+        owner = wanted.owner
+        narrative = await self._reader.find(owner, wanted.merged_entry_id)
+        if narrative is None or not sources:
+            return
+        newest = sources[-1].entry_id
+        facts = await self._reader.children(owner, [narrative.entry_id], source.FACT)
+        live = [one for one in (narrative, *facts) if one.status == "active" or one.deprecated_by == newest]
+        for path, ids in finish.by_path(live).items():
+            try:
+                await self._pen.deprecate(path, dict.fromkeys(ids, newest))
+            except errors.NotFound:
+                continue
+            self._step("retiring")
+        await self._until_known(
+            lambda one: one is None or one.deprecated_by == newest, owner, [one.entry_id for one in live]
+        )
+
+    async def _until_known(
+        self, holds: Callable[[row.EntryRow | None], bool], owner: types.Owner, ids: Iterable[str]
+    ) -> None:
+        """Wait until the ledger says so of each, which a person may have changed again meanwhile."""
+        left = list(ids)
+
+        async def is_known() -> bool:
+            while left and holds(await self._reader.find(owner, left[-1])):
+                left.pop()
+            return not left
+
+        try:
+            await self._lag.until(is_known, "what was rolled back", ())
+        except errors.StoreError as error:
+            log.info("rollback_not_seen", reason=str(error))
+
+    async def _is_known(self, wanted: report.Report) -> bool:
+        found = await report.of_narrative(self._reader, wanted.owner, wanted.merged_entry_id)
+        return found is not None and found.is_restored
+
+    async def _append(self, wanted: report.Report, event: str, *, with_sources: bool = False) -> None:
+        fields = {
+            "timestamp": self._clock.now().astimezone(dt.UTC).isoformat(),
+            "event": event,
+            "cluster_id": wanted.cluster_id,
+            "report_id": wanted.report_id,
+            "merged_entry_id": wanted.merged_entry_id,
+        }
+        if with_sources:
+            members = [{"member_id": one.member_id, "member_type": one.member_type} for one in wanted.source_members]
+            fields["source_members"] = msgspec.json.encode(members).decode()
+            if wanted.sources:
+                fields["sources"] = escape.write_list(f"{entry_id}@{of_text}" for entry_id, of_text in wanted.sources)
+        await self._pen.append(wanted.owner, source.ROW, [entry.Draft(fields=fields)])
