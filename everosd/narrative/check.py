@@ -77,7 +77,8 @@ _DEMONYMS = (
     "ais",
 )
 _STOPS = token.STOP_WORDS | words.STOP
-_LIGHT = _STOPS | words.TELLING | words.ABSTRACT
+LIGHT = _STOPS | words.TELLING | words.ABSTRACT
+"""Words that a text may bring along."""
 _MIN_STATEMENT = 3  # words of weight; one in so many has to be told
 _LEAD_CHARS = 40  # before a word, that say whether it begins a sentence
 _MIN_STEM, _SURE_STEM = 4, 5  # letters that two forms of a word share
@@ -109,9 +110,10 @@ class Grounds:
     words from what they say, what is said of them, or what they were asked.
     """
 
-    def __init__(self, sources: Iterable[str], *, dates: Iterable[dt.date] = ()) -> None:
-        """Take the sources, and days that they are of besides those that they name (their timestamps)."""
+    def __init__(self, sources: Iterable[str], *, dates: Iterable[dt.date] = (), implied: Iterable[str] = ()) -> None:
+        """Take the sources, days that they are of besides those that they name (their timestamps), and words that they imply."""
         self._whole = "\n".join(sources)
+        self._implied = frozenset(form for word in implied for form in _forms(word))
         figures = figure.read(self._whole)
         self._dates = {date for one in figures for date in one.dates} | {
             figure.Date(day.year, day.month, day.day) for day in dates
@@ -185,7 +187,7 @@ class Grounds:
         after = [words.fold(word) for word in _WORD.findall(text[at : at + 60])[:2]]
         if number == len(self._names_said) and not words.PEOPLE.isdisjoint(after):
             return True
-        counted = [word for word in _WORD.findall(text[at : at + 60])[:3] if words.fold(word) not in _LIGHT]
+        counted = [word for word in _WORD.findall(text[at : at + 60])[:3] if words.fold(word) not in LIGHT]
         for word in counted[:2]:
             stems = _forms(word)
             beside: set[str] = set()
@@ -269,9 +271,12 @@ class Grounds:
         """
         return not self.inventions(statement) and self._says(statement, SUPPORT)
 
-    def unsupported(self, text: str) -> tuple[str, ...]:
-        """Return the sentences of `text` that the sources do not say, inventions apart; at least `PROSE_SUPPORT` is theirs."""
-        return tuple(one for one in sentences(text) if not self._says(one, PROSE_SUPPORT))
+    def unsupported(self, text: str, *, may_end: bool = False) -> tuple[str, ...]:
+        """Return the sentences of `text` that the sources do not say, inventions apart; at least `PROSE_SUPPORT` is theirs.
+
+        `may_end`: what they say may be said to hold no longer.
+        """
+        return tuple(one for one in sentences(text) if not self._says(one, PROSE_SUPPORT, may_end=may_end))
 
     def coverage(self, text: str) -> float:
         """Return the share of the sources' statements that a text tells something of, 0 to 1; 1 where they make none.
@@ -291,7 +296,7 @@ class Grounds:
             n_told += sum(self._has_word(word, pool) for word in heavy) * _MIN_STATEMENT >= len(heavy)
         return n_told / n_statements if n_statements else 1.0
 
-    def _says(self, statement: str, support: float) -> bool:
+    def _says(self, statement: str, support: float, *, may_end: bool = False) -> bool:
         speaker = _SPEAKER.match(statement)
         pool = self._pool(statement)
         told = (
@@ -311,18 +316,18 @@ class Grounds:
             return False
         if any(not self._has_thing(phrase, pool) for phrase in _DETERMINED.findall(told)):
             return False
-        return self._agrees(told, pool)
+        return self._agrees(told, pool) or (may_end and self._agrees(words.OVER.sub(" ", told), pool))
 
     def _has_thing(self, phrase: str, pool: _Pool) -> bool:
         noun = words.fold(phrase.rsplit(maxsplit=1)[-1].rsplit("-", maxsplit=1)[-1])
-        if noun in _LIGHT or noun in words.NUMBERS or noun.endswith(words.COMMON_ENDINGS):
+        if noun in LIGHT or noun in words.NUMBERS or noun.endswith(words.COMMON_ENDINGS):
             return True
         return self._has_word(noun, pool)
 
     def _has_word(self, word: str, pool: _Pool) -> bool:
         if _UNSPACED.search(word):
             return word in pool.text
-        return pool.has(word)
+        return pool.has(word) or bool(_forms(word) & self._implied)
 
     def _agrees(self, statement: str, pool: _Pool) -> bool:
         """Return whether a statement is negated as what it was taken from is."""
@@ -335,8 +340,8 @@ class Grounds:
         if best == 0:
             return True
         least = best - 1 if best > _N_OTHERS else best
-        is_negated = _is_negated(clause)
-        return any(negated is is_negated for n, negated in scored if n >= least)
+        is_denied = is_negated(clause)
+        return any(negated is is_denied for n, negated in scored if n >= least)
 
     def _pool(self, statement: str) -> _Pool:
         """Return what is said by or of those who speak and are named in a statement; all where nobody is."""
@@ -389,7 +394,8 @@ class _Pool:
         self.text = "\n".join(unit.text for unit in self.units)
         self._terms: frozenset[str] = frozenset().union(*(unit.terms for unit in self.units))
         self._prefixes = _prefixes(self._terms)
-        self.clauses = [(_terms(clause), _is_negated(clause)) for unit in self.units for clause in _clauses(unit.text)]
+        self._bases = frozenset(words.IRREGULAR[term] for term in self._terms if term in words.IRREGULAR)
+        self.clauses = [(_terms(clause), is_negated(clause)) for unit in self.units for clause in _clauses(unit.text)]
         """What is said in them, and whether it is denied."""
 
     def has(self, word: str) -> bool:
@@ -397,10 +403,9 @@ class _Pool:
         if _forms(word) & self._terms:
             return True
         folded = words.fold(word)
-        base = words.IRREGULAR.get(folded)
-        if base is not None and (base in self._terms or any(words.IRREGULAR.get(term) == base for term in self._terms)):
-            return True
-        if base is None and any(words.IRREGULAR.get(term) == folded for term in self._terms):
+        forms = _forms(word) | {folded}
+        bases = {base for form in forms if (base := words.IRREGULAR.get(form)) is not None}
+        if bases & self._terms or not (bases or forms).isdisjoint(self._bases):
             return True
         return any(_is_form(folded, other) for other in self._prefixes.get(folded[:_MIN_STEM], ()))
 
@@ -464,7 +469,7 @@ def _n_shared(one: str, other: str) -> int:
     )
 
 
-def _heavy(text: str, light: frozenset[str] = _LIGHT) -> Iterator[tuple[str, float]]:
+def _heavy(text: str, light: frozenset[str] = LIGHT) -> Iterator[tuple[str, float]]:
     """Yield the words of a text that are not `light`, with their weight; of scripts without spaces, single signs."""
     taken = [(one.start, one.end) for one in figure.read(text)]
     for match in _WORD.finditer(text):
@@ -480,7 +485,8 @@ def _heavy(text: str, light: frozenset[str] = _LIGHT) -> Iterator[tuple[str, flo
         yield word, 1.0
 
 
-def _is_negated(text: str) -> bool:
+def is_negated(text: str) -> bool:
+    """Return whether a text denies anything."""
     folded = words.fold(text)
     return (
         not words.NEGATIONS.isdisjoint(re.findall(r"[^\W_]+(?:'[^\W_]+)?", folded))
@@ -506,7 +512,7 @@ def _is_common(text: str, at: int, word: str, folded: str, previous: str, *, is_
     is_plain = word[0].isupper() and word[1:].islower()
     lead = text[max(0, at - _LEAD_CHARS) : at]
     opens = _OPENS.search(lead) is not None and _ABBREVIATED.search(lead) is None
-    if is_plain and (opens or is_german) and (folded.endswith(words.COMMON_ENDINGS) or folded in _LIGHT):
+    if is_plain and (opens or is_german) and (folded.endswith(words.COMMON_ENDINGS) or folded in LIGHT):
         return True
     if opens and re.search(rf"\b{re.escape(word.lower())}\b", text):
         return True

@@ -27,7 +27,7 @@ DAY = re.compile(r"^(?P<day>\d{4}-\d\d-\d\d)(?P<time> \d\d:\d\d)?$")
 
 _MIN_WORDS, _MIN_SIGNS = 3, 4
 _TURN = re.compile(rf"^(?P<name>[^\s:：][^:：\n]{{0,{NAME_CHARS - 1}}})(?P<mark>: ?|：)(?P<text>.*)$")
-_DETAIL = re.compile(r"^[-*] (?P<day>\d{4}-\d\d-\d\d): (?P<text>.*)$")
+_DETAIL = re.compile(r"^[-*] (?:(?P<day>\d{4}-\d\d-\d\d): )?(?P<text>.*)$")
 _FENCE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
 _SENTENCE = re.compile(
     r"(?<=[.!?…؟۔।])[\"'”’»)\]]*\s+|(?<=[。！？｡])[」』”’）]*|(?<=[。！？｡][」』”’）])|\n+",
@@ -44,7 +44,9 @@ class Turn(NamedTuple):
     """Empty: nobody."""
     text: str
     day: str = ""
-    """`2026-08-10`; empty: the text does not say, or it is that of the whole Episode."""
+    """`2026-08-10`; empty: the text does not say."""
+    is_dated: bool = False
+    """Whether it is the text that dates it, as narratives do; else the day is when the talk took place."""
 
     @property
     def is_tool(self) -> bool:
@@ -62,7 +64,7 @@ def facts(content: str) -> list[str]:
     for turn in turns(content):
         for part in parts(turn):
             said = f"{turn.name}: {part}" if turn.name else part
-            found.setdefault(f"{said} ({turn.day})" if turn.day and turn.day not in said else said)
+            found.setdefault(f"{said} ({turn.day})" if turn.is_dated and turn.day not in said else said)
             if len(found) >= MAX_FACTS:
                 return list(found)
     return list(found)
@@ -72,35 +74,32 @@ def parts(turn: Turn) -> list[str]:
     """Return what a turn says, without who and when, in as many parts as it takes; none where it says nothing."""
     if turn.is_tool:
         return []
-    found = _grouped(turn) if turn.name or turn.day else sentences(turn.text)
+    found = _grouped(turn) if turn.name else sentences(turn.text)
     return [part for part in found if says_something(part)]
 
 
 def turns(content: str) -> list[Turn]:
     """Return who said what, as far as the content is a transcript; other lines have no name."""
     lines = content.splitlines()
-    is_transcript = any(DAY.match(line.rstrip()) for line in lines[:1]) or _has_speakers(lines)
+    is_transcript = _has_speakers(lines)
+    is_dated = is_detail = False
     found: list[Turn] = []
     day = ""
     for line in lines:
-        if head := DAY.match(line.rstrip()):
-            day = "" if head["time"] else head["day"]
-            continue
-        if detail := _DETAIL.match(line):
+        if line.rstrip() == DETAILS:
+            is_detail = True
+        elif head := DAY.match(line.rstrip()):
+            day, is_dated, is_transcript = head["day"], head["time"] is None, True
+        elif is_detail and (detail := _DETAIL.match(line)):
             said = _TURN.match(detail["text"])
-            found.append(
-                Turn(said["name"], said["text"].strip(), detail["day"])
-                if said
-                else Turn("", detail["text"].strip(), detail["day"])
-            )
-            continue
-        match = _TURN.match(line) if is_transcript and not line.startswith(INDENT) else None
-        if match:
-            found.append(Turn(match["name"], match["text"].strip(), day))
+            name, text = (said["name"], said["text"]) if said else ("", detail["text"])
+            found.append(Turn(name, text.strip(), detail["day"] or "", detail["day"] is not None))
+        elif (match := _TURN.match(line) if is_transcript and not line.startswith(INDENT) else None) is not None:
+            found.append(Turn(match["name"], match["text"].strip(), day, is_dated))
         elif found and (line.startswith(INDENT) or not is_transcript):
             found[-1] = found[-1]._replace(text=f"{found[-1].text}\n{line.removeprefix(INDENT)}")
         else:
-            found.append(Turn("", line, day))
+            found.append(Turn("", line, day, is_dated))
     return [turn for turn in found if turn.text.strip()]
 
 
@@ -132,7 +131,7 @@ def says_something(text: str) -> bool:
 
 def _has_speakers(lines: Sequence[str]) -> bool:
     """Whether most lines begin with a name, and some name comes twice: who wrote it has not written the day above."""
-    lines = [line for line in lines if not _DETAIL.match(line)]
+    lines = lines[: lines.index(DETAILS)] if DETAILS in lines else lines
     names = collections.Counter(match["name"] for line in lines if (match := _TURN.match(line)))
     n_lines = sum(bool(line.strip()) and not line.startswith(INDENT) for line in lines)
     return bool(names) and names.total() * 3 >= n_lines * 2 and max(names.values()) > 1

@@ -8,6 +8,7 @@ folded (`index.token.folded`-like: lower case, no accents) as `fold` returns the
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 
@@ -183,6 +184,7 @@ use uses used using see sees saw seen look looks looked looking have has had hav
 begins began start starts started try tries tried keep keeps kept know knows knew learn learns learned need needs needed help helps
 helped seem seems seemed know show shows showed continue continues continued work works worked
 currently current new recent previous next last past future upcoming ago since week weeks month months year years
+named called another
 commend commends commended applaud applauds applauded reciprocate reciprocates reciprocated credit credits credited bid bids caught
 comment comments commented emphasizing showing goodbye goodbyes vow vows vowed vowing respective mutual
 regarding concerning based related due able while during towards toward upon
@@ -219,14 +221,25 @@ no not never none nobody nothing neither nor without n't cannot can't don't does
 haven't hasn't hadn't couldn't shouldn't dont doesnt didnt isnt arent cant wont nicht kein keine keinen keinem keiner nie niemals nichts
 niemand ohne ne pas jamais rien aucun aucune sans no nunca nada nadie ninguno ninguna ningún sin non mai niente nessuno nessuna senza
 não nunca nada ninguém nenhum nenhuma sem niet geen nooit niets niemand zonder не нет никогда ничего без
-stopped quit refuses refused lacks lacking declined cancelled canceled avoids avoid unable hardly barely
+hate hates hated dislike dislikes disliked detest detests detested loathe loathes loathed hasse hasst hassen hasste deteste detestent
+odio odia odian odeio odeia detesto stopped quit refuses refused lacks lacking declined cancelled canceled avoids avoid unable hardly barely
 """)
 PEOPLE = _set("""
 people persons friends speakers participants women men colleagues users leute personen freunde freundinnen frauen kollegen amis amies
 personnes femmes hommes personas amigos amigas mujeres hombres persone amici amiche donne uomini pessoas mulheres homens mensen vrienden
 люди людей друга подруги
 """)
-HAN_NEGATIONS = ("不", "没", "沒", "无", "無", "未", "别", "ない", "ません", "なかっ", "ず、")
+OVER = re.compile(
+    r"\b(?:no longer|no more|not (?=[^.,;]{1,40}\bany ?more\b)|(?:do|does|did|is|are|was|were|has|have|had)n['’]t (?=[^.,;]{1,60}\bany ?more\b)"
+    r"|stopped|quit|nicht mehr|kein(?:e|en|em|er)? (?=[^.,;]{1,40}\bmehr\b)|ne (?=[^.,;]{1,40}\bplus\b)|n['’](?=[^.,;]{1,40}\bplus\b)|ya no|no (?=[^.,;]{1,40}\bmás\b)"
+    r"|non (?=[^.,;]{1,40}\bpiù\b)|já não|não (?=[^.,;]{1,40}\bmais\b)|niet meer|geen (?=[^.,;]{1,40}\bmeer\b)|больше не)\b|不再|もう(?=[^。、]{1,30}ない)",
+    re.IGNORECASE,
+)
+"""What says that something held before and holds no longer."""
+PETS = _set("dog dogs puppy cat cats kitten rabbit hamster hund hunde katze katzen chien chat perro gato cane gatto")
+"""What a pet may be."""
+PET = _set("pet pets adopt adopted adopts haustier haustiere adoptiert animal adopté mascota mascotas adoptó")
+HAN_NEGATIONS = ("不", "没", "沒", "无", "無", "未", "别", "ない", "ません", "なかっ", "ず、", "讨厌", "討厭", "嫌い")
 
 STARTERS = _set("""
 a an the this that these those there here it its he she they we you i his her their our your my who what when where why how which while

@@ -1,0 +1,279 @@
+"""A narrative is held against what it was merged from: what it invents, and what it leaves out.
+
+What a source says are its statements: its atomic facts and, of a narrative, the sentences of its content; besides, whatever
+of a content holds a name, a number or a date. A statement is told by a narrative that says it in whatever words, with its
+names, numbers and dates; that it held earlier, and no more, tells it as well.
+"""
+
+# ruff: noqa: RUF001  # signs of other scripts are meant
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from everosd.index import token
+from everosd.narrative import check, figure, source, spoken, words
+
+LEAST = 0.15
+"""Share of the sources' statements that a text has something of; with less it is none of them (as in extraction)."""
+
+_MIN_WEIGHT = 1.5
+"""Words of weight and figures of a statement, besides who makes it: less is a greeting."""
+_SIGN_WEIGHT = 0.3
+_QUESTION = re.compile(r"[?？؟][\"'”’」』)）]*$")
+_REFERS = re.compile(
+    r"(?:he|she|they|it|his|her|their|its|er|sie|es|ihr|ihre|sein|seine|il|elle|ils|elles|él|ella|ellos|ellas|lui|lei|loro|ele|ela|eles"
+    r"|elas)\b|[他她它]|彼",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"[^\W_]+(?:['’.&-][^\W_]+)*")
+_UNSPACED = re.compile(r"[\u0e00-\u0eff\u3041-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
+_EMPTY = frozenset(
+    "a an the also too really very just so well oh wow yeah der die das dem den des ein eine einen einem einer auch sehr le la les un une"  # noqa: SIM905  # reads better
+    " des aussi très el los las una también muy il lo gli anche molto o os uma também muito de het een ook".split()
+)
+"""Two statements that differ in these say the same."""
+
+
+class Statement(NamedTuple):
+    """One thing that a source says."""
+
+    text: str
+    """On one line, with who said it where somebody did."""
+    day: dt.date | None
+    """When it was said; None: a narrative says it, and not when."""
+    at: int
+    """Place of its source among them."""
+    lead: str = ""
+    """The sentence before, where it speaks of `him` or `her`."""
+
+
+class Verdict(NamedTuple):
+    """How a text stands to its sources."""
+
+    inventions: tuple[str, ...]
+    """Names, numbers and dates that no source has."""
+    strange: tuple[str, ...]
+    """Sentences that no source bears out."""
+    missing: tuple[Statement, ...]
+    """What it does not say, the oldest first."""
+    n_statements: int
+    is_of_them: bool
+    """Whether it has something of enough of what they say."""
+
+    @property
+    def is_true(self) -> bool:
+        """Whether it says nothing of its own."""
+        return not self.inventions and not self.strange
+
+    @property
+    def n_wrong(self) -> int:
+        """How much is wrong with it; what is invented weighs more than what is missing."""
+        return (len(self.inventions) + len(self.strange)) * 1000 + len(self.missing)
+
+
+class Evidence:
+    """Sources, read once. Making it and each `judge` may take a second for long ones: in a thread."""
+
+    def __init__(self, sources: Sequence[source.Source], *, is_translated: bool = False) -> None:
+        """Take sources in time order; `is_translated`: texts are in another language, so only figures can be compared."""
+        self._is_translated = is_translated
+        self._days = {one.at.date() for one in sources} | {
+            day for one in sources for turn in spoken.turns(one.content) if (day := _day(turn.day)) is not None
+        }
+        lines = [text for one in sources for text in (one.subject, *_lines(one.content), *beside(one)) if text]
+        self._grounds = _grounds(lines, self._days)
+        self._newest = _grounds([*_lines(sources[-1].content), *sources[-1].facts], self._days) if sources else None
+        self.statements = distinct(each for at, one in enumerate(sources) for each in _statements(one, at))
+        self._figured = distinct(each for at, one in enumerate(sources) for each in _of_content(one, at))
+        """What the contents say, for the names, numbers and dates in it."""
+
+    def judge(self, text: str) -> Verdict:
+        """Return what is wrong with a text."""
+        lines = _lines(text)
+        told = _grounds(lines, self._days)
+        known = "\n".join(map(_plain, lines))
+        missing = [one for one in self.statements if not self._is_told(one, told, known)]
+        lacking = {one.text for one in missing}
+        missing += [
+            one for one in self._figured if one.text not in lacking and self._lacks_figure(one.text, told, known)
+        ]
+        return Verdict(
+            inventions=tuple(one.text for one in self._inventions("\n".join(lines))),
+            strange=self._strange(lines),
+            missing=tuple(sorted(distinct(missing), key=_order)),
+            n_statements=len(self.statements),
+            is_of_them=self._is_translated or self._grounds.coverage("\n".join(lines)) >= LEAST,
+        )
+
+    def bears_out(self, text: str) -> bool:
+        """Return whether a line, as a subject is, says nothing of its own."""
+        return not self._inventions(text) and not self._strange([text])
+
+    def _inventions(self, text: str) -> list[check.Invention]:
+        found = self._grounds.inventions(text)
+        return [one for one in found if not self._is_translated or one.kind != "name"]
+
+    def _strange(self, lines: Sequence[str]) -> tuple[str, ...]:
+        """Return the sentences that no source bears out; what the newest one says cannot have ended."""
+        if self._is_translated:
+            return ()
+        found: list[str] = []
+        for sentence in (each for line in lines for each in check.sentences(line)):
+            if not self._grounds.unsupported(sentence):
+                continue
+            held = words.OVER.sub(" ", sentence)
+            is_over = held != sentence and not self._grounds.unsupported(sentence, may_end=True)
+            if not is_over or (self._newest is not None and self._newest.supports(held)):
+                found.append(sentence)
+        return tuple(found)
+
+    def _is_told(self, one: Statement, told: check.Grounds, known: str) -> bool:
+        if _plain(one.text) in known:
+            return True
+        return not self._lacks_figure(one.text, told, known) if self._is_translated else told.supports(one.text)
+
+    def _lacks_figure(self, statement: str, told: check.Grounds, known: str) -> bool:
+        if _plain(statement) in known:
+            return False
+        return any(not self._is_translated or one.kind != "name" for one in told.inventions(statement))
+
+
+def distinct(statements: Iterable[Statement]) -> list[Statement]:
+    """Return statements without those that another says in the same words, and goes on; of equal ones the first stays."""
+    found = list(statements)
+    keys = [key(one.text) for one in found]
+    kept: list[int] = []
+    # What a statement is the beginning of stands right behind it.
+    for at in sorted(range(len(found)), key=lambda at: (keys[at], -at), reverse=True):
+        is_said = bool(kept) and keys[kept[-1]][: len(keys[at])] == keys[at]
+        if not is_said or check.is_negated(found[kept[-1]].text) is not check.is_negated(found[at].text):
+            kept.append(at)
+    return [found[at] for at in sorted(kept)]
+
+
+def key(text: str) -> tuple[str, ...]:
+    """Return the words of a statement, in order and in one form each, without those that say nothing."""
+    if len(_UNSPACED.findall(text)) * 2 > len(text):
+        return tuple(char for char in text if char.isalnum())
+    found = []
+    for word in _WORD.findall(text):
+        folded = words.fold(word)
+        if folded not in _EMPTY:
+            found.append((token.lead_terms(folded, "").split() or [folded])[-1])
+    return tuple(found)
+
+
+def details(missing: Sequence[Statement]) -> str:
+    """Return statements as dated lines under their heading; empty: there are none."""
+    known = {one.text for one in missing}
+    lines: list[str] = []
+    for one in missing:
+        text = joined([one.lead, one.text]) if one.lead and one.lead not in known else one.text
+        lines.append(f"- {one.day.isoformat()}: {text}" if one.day else f"- {text}")
+    return "\n".join((spoken.DETAILS, *lines)) if lines else ""
+
+
+def body(content: str) -> str:
+    """Return a content without its details."""
+    lines = content.splitlines()
+    return "\n".join(lines[: lines.index(spoken.DETAILS)] if spoken.DETAILS in lines else lines).strip()
+
+
+def declared(text: str) -> str:
+    """Return what of a text is stated: without questions; empty: it says nothing."""
+    said = [one for one in spoken.sentences(text) if not _QUESTION.search(one)]
+    return joined(said) if weight(" ".join(said)) >= _MIN_WEIGHT else ""
+
+
+def weight(text: str) -> float:
+    """Return how much a text says: words of weight, figures, signs of scripts without spaces."""
+    n_signs = len(_UNSPACED.findall(text))
+    found = [
+        folded for word in _WORD.findall(text) if not _UNSPACED.search(word) and len(folded := words.fold(word)) > 2
+    ]  # noqa: PLR2004  # says nothing
+    n_words = sum(word not in check.LIGHT or word in words.NEGATIONS for word in found)
+    return n_words + n_signs * _SIGN_WEIGHT + len(figure.read(text))
+
+
+def joined(said: Sequence[str]) -> str:
+    """Return sentences as one text."""
+    return "".join(f" {one}" if at and said[at - 1][-1].isascii() else one for at, one in enumerate(said))
+
+
+def beside(one: source.Source) -> list[str]:
+    """Return the facts of a source that its content does not say, as those that a person added."""
+    known = "\n".join(map(_plain, _lines(one.content)))
+    left = [fact for fact in one.facts if _plain(fact) not in known]
+    if not left or one.is_narrative:
+        return []
+    grounds = check.Grounds(_lines(one.content), dates=[one.at.date()])
+    return [fact for fact in left if not grounds.supports(fact)]
+
+
+def _statements(one: source.Source, at: int) -> list[Statement]:
+    """Return what a source says. The facts of a narrative are taken from its content, which says when."""
+    if one.is_narrative or not one.facts:
+        return _of_content(one, at)
+    found = []
+    for fact in one.facts:
+        (turn, *_) = spoken.turns(f"{one.at:%Y-%m-%d %H:%M}\n{fact}") or [spoken.Turn("", "")]
+        found += _said(turn, one.at.date(), at)
+    return found
+
+
+def _of_content(one: source.Source, at: int) -> list[Statement]:
+    found: list[Statement] = []
+    for turn in spoken.turns(one.content):
+        if not turn.is_tool:
+            day = _day(turn.day) or (None if one.is_narrative else one.at.date())
+            found += _said(turn, day, at)
+    return found
+
+
+def _said(turn: spoken.Turn, day: dt.date | None, at: int) -> list[Statement]:
+    """Return the statements of a turn; one that speaks of `him` has the sentence before it with it."""
+    found: list[Statement] = []
+    lead = ""
+    for sentence in spoken.sentences(turn.text):
+        refers = not turn.name and _REFERS.match(sentence) is not None
+        if not refers:
+            lead = sentence
+        if not _QUESTION.search(sentence) and declared(sentence):
+            text = f"{turn.name}: {sentence}" if turn.name else sentence
+            found.append(Statement(text, day, at, lead if refers else ""))
+    return found
+
+
+def _lines(content: str) -> list[str]:
+    """Return a content as the check reads it: who said what, without days and headings."""
+    found = []
+    for turn in spoken.turns(content):
+        text = turn.text.replace("\n", f"\n{spoken.INDENT}") if turn.name else turn.text
+        found.append(f"{turn.name}: {text}" if turn.name else text)
+    return found
+
+
+def _grounds(lines: Sequence[str], days: Iterable[dt.date]) -> check.Grounds:
+    """Return sources; where they speak of pets and do not say which, a text may know that they are dogs."""
+    said = {words.fold(word) for line in lines for word in _WORD.findall(line)}
+    is_open = bool(said & words.PET) and not said & words.PETS
+    return check.Grounds(lines, dates=days, implied=words.PETS if is_open else ())
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split()).rstrip(".。!")
+
+
+def _day(text: str) -> dt.date | None:
+    try:
+        return dt.date.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def _order(one: Statement) -> tuple[dt.date, int]:
+    return one.day or dt.date.min, one.at
