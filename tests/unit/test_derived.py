@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 import pathlib
 import sqlite3
-from collections.abc import Callable, Coroutine, Iterator
-from typing import TypeVar
+from collections.abc import Iterator
 
 import hypothesis
 import msgspec
@@ -15,12 +12,21 @@ import pytest
 from hypothesis import strategies as st
 
 from everosd import types
-from everosd.store import cluster, db, derived, ledger, meta, migrate, numbering, read, state
-
-T = TypeVar("T")
-
-MARA = types.Owner(app="default", project="default", type="user", id="mara")
-JUN = types.Owner(app="default", project="default", type="user", id="jun")
+from everosd.store import cluster, db, ledger, meta, migrate, numbering, read, state
+from tests.ledger_files import (
+    JUN,
+    MARA,
+    apply,
+    ask,
+    entry,
+    ep,
+    episode,
+    episodes,
+    file,
+    ledger_in_memory,
+    remove,
+    tables,
+)
 
 Row = tuple[int, str, str]
 """Number of a row, the member's number, the letter of the cluster."""
@@ -40,51 +46,6 @@ def connection(path: pathlib.Path) -> Iterator[sqlite3.Connection]:
     made.close()
 
 
-def ask(path: pathlib.Path, question: Callable[[read.Reader], Coroutine[None, None, T]]) -> T:
-    """Ask the ledger as the daemon does."""
-
-    async def asked() -> T:
-        reader = await read.Reader.open(path)
-        try:
-            return await question(reader)
-        finally:
-            await reader.close()
-
-    return asyncio.run(asked())
-
-
-def entry(entry_id: str, kind: str, raw: str, timestamp_us: int = 1) -> state.EntryState:
-    """One entry of a file."""
-    return state.EntryState(
-        entry_id=entry_id,
-        nth=0,
-        line=1,
-        form="marked",
-        kind=kind,
-        digest=hashlib.blake2b(f"{entry_id}{raw}".encode(), digest_size=16).digest(),
-        session_id=None,
-        timestamp_us=timestamp_us,
-        parent_type="",
-        parent_id="",
-        sender_ids="[]",
-        memory_type="",
-        memory_path="",
-        own_status="active",
-        expires_us=None,
-        raw=raw,
-    )
-
-
-def ep(number: int | str) -> str:
-    """Return the id of an Episode."""
-    return f"ep_20260302_{int(number):08}"
-
-
-def episode(number: int, text: str = "text") -> state.EntryState:
-    """One Episode, a second after the one before."""
-    return entry(ep(number), "episode", text, number * 1_000_000)
-
-
 def joined(row: Row, event: str = "joined") -> state.EntryState:
     """One row of a log of clusters."""
     number, member, letter = row
@@ -92,39 +53,9 @@ def joined(row: Row, event: str = "joined") -> state.EntryState:
     return entry(f"ca_20260302_{number:08}", "cluster", f"{raw}**similarity**: 0.{number}\n", number)
 
 
-def file(path: str, *entries: state.EntryState, owner: types.Owner = MARA, kind: str = "cluster") -> state.FileState:
-    """One file."""
-    return state.FileState(
-        path=types.RelPath(f"{owner.id}/{path}"),
-        kind=kind,
-        owner=owner,
-        date="20260302",
-        inode=1,
-        size=1,
-        mtime_ns=1,
-        digest=path.encode(),
-        stamp="",
-        entry_count=0,
-        entries=entries,
-        deprecated={},
-    )
-
-
-def episodes(*numbers: int, owner: types.Owner = MARA) -> state.FileState:
-    """A file of Episodes."""
-    return file("episodes.md", *(episode(n) for n in numbers), owner=owner, kind="episode")
-
-
 def rows(*given: Row, path: str = "clusters.md", owner: types.Owner = MARA) -> state.FileState:
     """A log of clusters."""
     return file(path, *(joined(row) for row in given), owner=owner)
-
-
-def apply(connection: sqlite3.Connection, *files: state.FileState, force: bool = False) -> None:
-    """Read files."""
-    connection.execute("BEGIN")
-    ledger.apply_files(connection, files, now_us=7, force=force)
-    connection.execute("COMMIT")
 
 
 def append(connection: sqlite3.Connection, old: state.FileState, *given: Row) -> state.FileState:
@@ -138,25 +69,10 @@ def append(connection: sqlite3.Connection, old: state.FileState, *given: Row) ->
     return msgspec.structs.replace(new, entries=(*old.entries, *added))
 
 
-def remove(connection: sqlite3.Connection, *paths: str) -> None:
-    """Forget files."""
-    connection.execute("BEGIN")
-    ledger.remove_files(connection, paths, now_us=9)
-    connection.execute("COMMIT")
-
-
 def said(connection: sqlite3.Connection, owner: types.Owner = MARA) -> dict[str, str]:
     """Return member → cluster of an owner, as the log says."""
     found = connection.execute("SELECT member_id, cluster_id FROM cluster_members WHERE owner_id = ?", (owner.id,))
     return {member_id.removeprefix("ep_20260302_").lstrip("0"): where.removeprefix("cl_") for member_id, where in found}
-
-
-def tables(connection: sqlite3.Connection) -> dict[str, list[tuple[object, ...]]]:
-    """Return everything that `verify` compares."""
-    return {
-        table.name: sorted(connection.execute(f"SELECT {', '.join(table.columns)} FROM {table.name}"))  # noqa: S608
-        for table in derived.TABLES
-    }
 
 
 def test_the_last_row_about_a_member_says_where_it_belongs(connection: sqlite3.Connection) -> None:
@@ -262,12 +178,6 @@ def test_whatever_is_saved_the_tables_are_those_of_a_rebuild(
     assert tables(fresh) == tables(live)
     live.close()
     fresh.close()
-
-
-def ledger_in_memory() -> sqlite3.Connection:
-    made = sqlite3.connect(":memory:", isolation_level=None)
-    migrate.migrate(made)
-    return made
 
 
 def test_M10_memberships_go_with_their_episodes_and_come_back_with_them(
