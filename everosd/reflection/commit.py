@@ -84,8 +84,10 @@ class Commit:
                 await self._lag.until_found(one.owner, one.entry_id)
             self._unseen.remove(one)
 
-    def forget(self, owner: types.Owner) -> None:
-        """Let go of an owner whose memory is gone."""
+    async def forget(self, owner: types.Owner) -> None:
+        """Let go of an owner whose memory is gone; what is being appended for anybody has ended before."""
+        if self._appending:
+            await asyncio.wait(self._appending)
         self._unseen = [one for one in self._unseen if one.owner != owner]
 
     def _note(self, owner: types.Owner, done: asyncio.Task[tuple[types.EntryId, ...]]) -> None:
