@@ -12,7 +12,7 @@ import typer
 
 import everosd
 from everosd import config, errors, types
-from everosd.cli import asking, failure, forget, learn, node, setting, show
+from everosd.cli import asking, failure, forget, learn, node, reflect, setting, show
 from everosd.cli import root as root_folder
 from everosd.cli import serve as serve_command
 
@@ -31,6 +31,7 @@ commands = typer.Typer(
 
 commands.add_typer(learn.commands)
 commands.add_typer(forget.commands)
+commands.add_typer(reflect.commands)
 commands.add_typer(setting.commands)
 
 

@@ -42,6 +42,7 @@ class RequestFailed(errors.EverosdError):
         """Take code and message from the error envelope."""
         error = show.section(body, "error")
         message, code = error.get("message"), error.get("code")
+        self.code = str(code or "")
         super().__init__(str(message or f"the request failed ({code or 'no code'})"))
         self.hint = str(error.get("hint") or ("everosd doctor says what to do" if code in FOR_DOCTOR else ""))
 

@@ -34,7 +34,7 @@ def tell(asked: client.Client, root: Path, say: Callable[[str], None]) -> None:
     """
     say("\n3. a conversation goes in, as a program sends it (POST memory/add, memory/flush)")
     for name in TALKS:
-        _send(asked, name, say)
+        say(send(asked, name))
     facts = _facts(root)
     say(f"   {show.count(len(facts), 'fact')} in .atomic_facts/, for instance: {facts[-1]}")
     written = "".join(path.read_text(encoding="utf-8") for path in (root / "default_app").rglob("*.md"))
@@ -45,7 +45,12 @@ def tell(asked: client.Client, root: Path, say: Callable[[str], None]) -> None:
     say(f"   {USER}: {QUESTION}  →  {_first_fact(asked)}\n     (the later statement; the earlier one ranks below it)")
 
 
-def _send(asked: client.Client, name: str, say: Callable[[str], None]) -> None:
+def send(asked: client.Client, name: str) -> str:
+    """Send one conversation and have it extracted; return what became of it, and how soon.
+
+    Raises:
+        NotAsPromised: nothing was extracted.
+    """
     source = resources.files("everosd.cli") / "talk" / f"{name}.txt"
     now = transcript.Time(zone=dt.UTC, saved_at=dt.datetime.now(dt.UTC))
     (session,) = transcript.read(
@@ -61,7 +66,7 @@ def _send(asked: client.Client, name: str, say: Callable[[str], None]) -> None:
         reason = f"the conversation was not extracted: {added.body} {flushed.body}"
         raise NotAsPromised(reason)
     n_messages = show.count(len(session.messages), "message")
-    say(f"   {n_messages} in sessions/{name}/ after {added_ms:.0f} ms, an Episode {took_ms:.0f} ms after the flush")
+    return f"   {n_messages} in sessions/{name}/ after {added_ms:.0f} ms, an Episode {took_ms:.0f} ms after the flush"
 
 
 def _facts(root: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""`everosd demo`: a sample root, a daemon, a conversation, searches by word and by meaning, and how soon an edit was found.
+"""`everosd demo`: a sample root, a daemon, a conversation, searches, how soon an edit was found, fragments made one narrative.
 
 Everything is the real thing: the installed daemon in a process of its own, asked over HTTP. No key, no network. What
 needs the model is left out, with the reason, where the model cannot run.
@@ -19,8 +19,8 @@ from importlib import resources
 from pathlib import Path
 from typing import cast
 
-from everosd import errors, lock
-from everosd.cli import client, conversation, progress, show
+from everosd import config, errors, lock
+from everosd.cli import client, conversation, fragments, progress, show
 
 READY_TIMEOUT_S = 30.0
 FOUND_TIMEOUT_S = 10.0
@@ -78,8 +78,9 @@ def run(root: Path | None) -> int:
             _search_by_meaning(asked)
             _edit(asked, where)
             _write_by_hand(asked, where)
+            _reflect(asked, where)
             _verify(asked)
-            _say("\n8. stopping")
+            _say("\n9. stopping")
         _say("   stopped, exit code 0")
         if root is None:
             _say("\nThe sample is gone again. Keep one to play with: everosd demo --root ~/everosd-demo")
@@ -103,6 +104,8 @@ def make(root: Path) -> int:
     root_folder.make(root)
     with resources.as_file(resources.files("everosd.cli") / "sample") as sample:
         shutil.copytree(sample, root, dirs_exist_ok=True, copy_function=shutil.copyfile)
+    with (root / config.FILE_NAME).open("a", encoding="utf-8") as settings:
+        settings.write(fragments.SETTINGS)
     root.chmod(0o700)  # copying gave it the mode of the folder in the package
     for path in root.rglob("*"):
         path.chmod(0o700 if path.is_dir() else 0o600)
@@ -269,6 +272,15 @@ def _write_by_hand(asked: client.Client, root: Path) -> None:
     quoted = HAND_WRITTEN.strip().replace("\n\n", "\n").replace("\n", "\n   + ")
     _say(f"\n7. a note written by hand at the end of {APPENDED.name}, no ids, no markers\n   + {quoted}")
     _say(f"   “thermos” found {took_ms:.0f} ms after the write")
+
+
+def _reflect(asked: client.Client, root: Path) -> None:
+    """Merge what belongs together; topics are found by the model."""
+    health = asked.call("GET", "/health").body
+    if error := show.section(health, "embedding").get("error"):
+        _say(f"\n8. reflection\n   left out: {error}")
+    else:
+        fragments.reflect(asked, root, _say)
 
 
 def _verify(asked: client.Client) -> None:

@@ -190,8 +190,9 @@ def ask_all(root: Path, requests: Iterable[Request], on_answer: Callable[[client
 
 
 def _learns(path: str) -> bool:
-    """Return whether a request makes memories of messages."""
-    return path.endswith(("/memory/add", "/memory/flush", "/ome/trigger", "/admin/extract"))
+    """Return whether a request makes memories, or undoes what was made."""
+    ends = ("/memory/add", "/memory/flush", "/ome/trigger", "/reflection/rollback", "/admin/extract")
+    return path.endswith(ends)
 
 
 def _has_vectors(path: str, body: object) -> bool:

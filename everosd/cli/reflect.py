@@ -1,0 +1,313 @@
+"""The commands of reflection: consolidate now, look at what was consolidated, undo one of it."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import re
+import sys
+import threading
+import time
+import urllib.parse
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, cast
+
+import typer
+
+from everosd import config, errors, types
+from everosd.cli import asking, client, merged, node, progress, show
+from everosd.cli import root as root_folder
+
+commands = typer.Typer(rich_markup_mode=None)
+
+STRATEGY = "reflect_episodes"
+MAX_TIMEOUT_S = 540.0
+"""A request without a word of the daemon's is given up a minute later."""
+SUCCESS = "success"
+NO_MODEL = "no model is set up"
+"""What a run says of clusters that it had to skip for want of one."""
+MAX_SOURCES = 500
+"""Fragments whose text a dry run shows."""
+REPORT_ID = re.compile(r"[0-9a-f]{32}")
+PAGE = 100
+TICK_S = 0.2
+SLACK_S = 2.0
+"""Times of files may lie a little behind the clock."""
+
+User = Annotated[str | None, typer.Option("--user", metavar="ID", help="Whose. Default: the only user there is.")]
+
+
+@commands.command()
+def reflect(
+    *,
+    root: asking.Root = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would be merged; nothing is written.")
+    ] = False,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            help="How long to wait, at most 540; the run goes on.",
+            min=0,
+            max=MAX_TIMEOUT_S,
+        ),
+    ] = MAX_TIMEOUT_S,
+    as_json: asking.Json = False,
+) -> None:
+    """Fold scattered Episodes of one topic into one narrative now. Everybody's; also where it is switched off.
+
+    What it replaces stays in the files, and `everosd rollback` brings it back.
+    """
+    where = config.root_path(root)
+    root_folder.require(where)
+    body = {"name": STRATEGY, "timeout": timeout, "force": True, "dry_run": dry_run}
+    began_s = time.time() - SLACK_S
+    with _waiting("reflecting, seconds"):
+        answer = asking.ask(where, "POST", f"{asking.API}/ome/trigger", body)
+    made = _rehearsed(where, answer) if dry_run else _made_since(where, began_s)
+    if as_json:
+        asking.print_json({**answer, "reports": made} if not dry_run else answer)
+    else:
+        print("\n".join(_said(answer, made, is_dry=dry_run)))
+        for note in _notes(answer, made):
+            print(f"note: {note}", file=sys.stderr)
+    if answer.get("status") != "ok" or any(run.get("status") != SUCCESS for run in show.rows(answer, "runs")):
+        raise typer.Exit(1)
+
+
+@commands.command()
+def reports(
+    *,
+    root: asking.Root = None,
+    user: User = None,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", metavar="ID", help="Only this cluster's.", show_default=False)
+    ] = None,
+    app: asking.App = "default",
+    project: asking.Project = "default",
+    limit: Annotated[int, typer.Option("--limit", metavar="N", help="At most so many, 1 to 100.", min=1, max=100)] = 20,
+    full: Annotated[bool, typer.Option("--full", help="With the texts before and after, and the difference.")] = False,
+    as_json: asking.Json = False,
+) -> None:
+    """Say what was consolidated, the newest first. With --full also what it was made of, and what became of it."""
+    where = config.root_path(root)
+    root_folder.require(where)
+    scope = {"app_id": asking.legible(app), "project_id": asking.legible(project)}
+    asked = scope | {"limit": str(limit)}
+    if user is not None:
+        asked["user_id"] = asking.legible(user)
+    if cluster is not None:
+        asked["cluster_id"] = asking.legible(cluster)
+    try:
+        answer = asking.ask(where, "GET", _reports(asked))
+    except errors.RequestError as error:
+        if error.field == "user_id" and user is None:
+            asking.ask_whose(where, app, project)
+        raise
+    if as_json:
+        asking.print_json(answer)
+        return
+    data = show.section(answer, "data")
+    found, total = show.rows(data, "items"), cast("int", data.get("total_count") or 0)
+    for one in found:
+        print("\n".join(merged.whole(one)) if full else merged.head(one))
+        if not full:
+            print(f"{merged.INDENT}undo: everosd rollback {one['report_id']}" * (one.get("status") == "completed"))
+    if not found:
+        print("nothing was consolidated yet")
+    if total > len(found):
+        print(f"… and {total - len(found):,} older")
+
+
+@commands.command()
+def rollback(
+    which: Annotated[
+        str, typer.Argument(metavar="REPORT|NARRATIVE", help="Id of a report, or of a narrative.", show_default=False)
+    ],
+    *,
+    root: asking.Root = None,
+    user: User = None,
+    app: asking.App = "default",
+    project: asking.Project = "default",
+    as_json: asking.Json = False,
+) -> None:
+    """Undo one consolidation. What it replaced is found again, its narrative is kept and no longer found.
+
+    The same fragments are not merged again until one is added or edited.
+    """
+    where = config.root_path(root)
+    root_folder.require(where)
+    given = asking.legible(which)
+    body = {"app_id": asking.legible(app), "project_id": asking.legible(project)}
+    body["report_id" if REPORT_ID.fullmatch(given) else "merged_entry_id"] = given
+    if user is not None:
+        body["user_id"] = asking.legible(user)
+    elif types.ENTRY_ID.fullmatch(given):
+        users = root_folder.owners(where, app, project, "user")
+        if len(users) != 1:
+            asking.ask_whose(where, app, project)
+        body["user_id"] = users[0]
+    try:
+        answer = asking.ask(where, "POST", f"{asking.API}/reflection/rollback", body)
+    except asking.RequestFailed as error:
+        if error.code == "CONFLICT":
+            error.hint = "`everosd reports` has them in order: undo the newest first"
+        raise
+    if as_json:
+        asking.print_json(answer)
+        return
+    data = show.section(answer, "data")
+    restored = cast("list[str]", data.get("restored") or [])
+    print(f"{show.count(len(restored), 'fragment')} restored: {', '.join(restored)}")
+    print(f"retired: {data.get('retired')}, kept in its file")
+
+
+def _said(answer: show.Body, made: Sequence[show.Body], *, is_dry: bool) -> Iterator[str]:
+    """Yield what a run did, or what a dry one would do."""
+    if answer.get("status") == "not_dispatched":
+        is_running = bool(show.rows(answer, "runs"))
+        yield "reflection is running already; nothing else was begun" if is_running else "reflection was not begun"
+        return
+    for one in made:
+        if one.get("reason"):
+            yield f"{one.get('owner_id')}  {one.get('cluster_id')}  skipped: {one['reason']}"
+            if one.get("check"):
+                yield f"{merged.INDENT}checked: {one['check']}"
+        else:
+            yield from merged.whole(one)
+        yield ""
+    for run in show.rows(answer, "runs"):
+        result = run.get("result")
+        yield str(run.get("error") or (_dry_note(made) if is_dry else result) or f"the run is {run.get('status')}")
+    if answer.get("status") == "timeout":
+        yield "it goes on: `everosd status` says when it has ended, `everosd reports` what came of it"
+
+
+def _dry_note(made: Sequence[show.Body]) -> str:
+    n_skipped = sum(bool(one.get("reason")) for one in made)
+    if not made:
+        return "dry run: nothing to consolidate"
+    skipped = f", {show.count(n_skipped, 'cluster')} would be skipped" if n_skipped else ""
+    return f"dry run: {show.count(len(made) - n_skipped, 'narrative')} would be written{skipped}; nothing was changed"
+
+
+def _notes(answer: show.Body, made: Sequence[show.Body]) -> Iterator[str]:
+    """Yield what a person may do about what was not done."""
+    said = " ".join(str(run.get("result") or "") for run in show.rows(answer, "runs"))
+    if NO_MODEL in said or any(NO_MODEL in str(one.get("reason")) for one in made):
+        yield (
+            "name a model: everosd set llm.model NAME (and llm.base_url, EVEROS_LLM__API_KEY),"
+            " or merge without one: everosd set reflection.merge extractive"
+        )
+    elif not made and answer.get("status") == "ok":
+        yield (
+            "a topic needs two Episodes or more that are alike ([clustering] threshold) and near in time"
+            " (time_window_days), and is merged again once something new joins it"
+        )
+
+
+def _rehearsed(root: Path, answer: show.Body) -> list[show.Body]:
+    """Return what a dry run would merge, as reports show it: with the texts before."""
+    results = [run.get("result") for run in show.rows(answer, "runs")]
+    found = [dict(one) for each in results if isinstance(each, Mapping) for one in show.rows(each, "clusters")]
+    asked = [(_entry(one, source), source) for one in found for source in cast("list[str]", one.get("sources") or [])]
+    texts: dict[str, show.Body] = {}
+    waiting = [path for path, _ in asked[:MAX_SOURCES]]
+
+    def take(got: client.Answer) -> None:
+        texts[waiting.pop(0)] = show.section(got.body, "data") if got.status == asking.OK else {}
+
+    if waiting:
+        node.ask_all(root, [node.Request(method="GET", path=path) for path in tuple(waiting)], take)
+    for one in found:
+        sources = cast("list[str]", one.get("sources") or [])
+        one |= {
+            "source_count": len(sources),
+            "before": [_before(texts.get(_entry(one, source), {}), source) for source in sources],
+            "after": one.get("narrative") or {},
+        }
+    return [*found]
+
+
+def _entry(one: show.Body, public_id: str) -> str:
+    scope = {key: str(one.get(key)) for key in ("app_id", "project_id")}
+    return f"{asking.API}/entries/{urllib.parse.quote(public_id, safe='')}?{urllib.parse.urlencode(scope)}"
+
+
+def _before(entry: show.Body, public_id: str) -> show.Body:
+    return {
+        "id": public_id,
+        "timestamp": entry.get("timestamp"),
+        "subject": entry.get("subject") or public_id,
+        "text": entry.get("content") or "",
+    }
+
+
+@contextlib.contextmanager
+def _waiting(title: str) -> Iterator[None]:
+    """Show how long something has been taking while the block runs: nobody knows how long it will."""
+    began_s, over = time.monotonic(), threading.Event()
+    with progress.Progress(title) as shown:
+
+        def tick() -> None:
+            while not over.wait(TICK_S):
+                shown.update(int(time.monotonic() - began_s), 0)
+
+        ticking = threading.Thread(target=tick, name="waiting", daemon=True)
+        ticking.start()
+        try:
+            yield
+        finally:
+            over.set()
+            ticking.join()
+
+
+def _reports(asked: Mapping[str, str]) -> str:
+    return f"{asking.API}/reflection/reports?{urllib.parse.urlencode(asked)}"
+
+
+def _made_since(root: Path, began_s: float) -> list[show.Body]:
+    """Return the reports of consolidations since a moment, of everybody, the oldest first.
+
+    Whose they are is told by the log: a consolidation ends with a row in its owner's `.clusters/`.
+    """
+    owners = _touched(root, began_s)
+    found: list[show.Body] = []
+
+    def take(answer: client.Answer) -> None:
+        items = show.rows(show.section(asking.checked(answer), "data"), "items")
+        found.extend(one for one in items if _is_since(one, began_s))
+
+    requests = (
+        node.Request(
+            method="GET",
+            path=_reports({"user_id": one.id, "app_id": one.app, "project_id": one.project, "limit": str(PAGE)}),
+        )
+        for one in owners
+    )
+    if owners:
+        node.ask_all(root, requests, take)
+    return sorted(found, key=lambda one: str(one.get("created_at")))
+
+
+def _touched(root: Path, began_s: float) -> list[types.Owner]:
+    """Return the users to whose clusters something was added since a moment."""
+    from everosd.log import layout
+
+    found: dict[types.Owner, None] = {}
+    for path in root.glob("*/*/users/*/.clusters/*.md"):
+        place = layout.place(types.RelPath(path.relative_to(root).as_posix()))
+        with contextlib.suppress(OSError):
+            if place is not None and path.stat().st_mtime >= began_s:
+                found[place.owner] = None
+    return list(found)
+
+
+def _is_since(one: show.Body, began_s: float) -> bool:
+    try:
+        return dt.datetime.fromisoformat(str(one.get("created_at"))).timestamp() >= began_s
+    except ValueError:
+        return False
