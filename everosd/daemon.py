@@ -401,6 +401,7 @@ def application(
             notices=notices,
             intake=None if node.learning is None else node.learning.intake,
             engine=None if node.learning is None else node.learning.engine,
+            reflection=lambda: None if node.learning is None else node.learning.reflection,
             model=None if node.learning is None else node.learning.chat,
             in_force=None if node.learning is None else node.learning.in_force,
         )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from everosd import clock as clocks
-from everosd import config, errors
+from everosd import config, errors, types
 from everosd.engine import engine as engines
 from everosd.engine import follow, runs
 from everosd.engine import settings as strategy_settings
@@ -22,6 +22,7 @@ from everosd.store import db, read
 if TYPE_CHECKING:
     from everosd import strategies
     from everosd.cascade import apply, embed
+    from everosd.reflection import reflect
     from everosd.search import query
 
 
@@ -50,7 +51,7 @@ class Learning:
     ) -> None:
         """Wire the parts; nothing runs before `run`."""
         self._settings = settings
-        self._pen, self._reader, self._search, self._embedding = pen, reader, search, embedding
+        self._places, self._pen, self._reader, self._search, self._embedding = places, pen, reader, search, embedding
         self._clock, self._cascade = time, cascade
         self._caught_up = functools.partial(_caught_up, cascade)
         self.chat = chat.Chat(settings.llm, time)
@@ -71,6 +72,8 @@ class Learning:
             cascade=cascade,
         )
         self.engine.on_drained = self.intake.on_drained
+        self.reflection: reflect.Reflection | None = None
+        """What consolidates clusters; None until it is there."""
 
     def in_force(self) -> config.Config:
         """Return the settings of this moment."""
@@ -86,6 +89,7 @@ class Learning:
         made = await asyncio.to_thread(importlib.import_module, "everosd.strategies")
         parts: strategies.Parts = made.Parts(
             settings=self.in_force,
+            places=self._places,
             pen=self._pen,
             reader=self._reader,
             search=self._search,
@@ -93,6 +97,9 @@ class Learning:
             embedding=self._embedding,
             segments=self.intake.segment,
             emit=self.engine.emit,
+            is_enabled=lambda name: self.engine.settings.of(name).enabled,
+            look=self._cascade.mark,
+            is_shown=functools.partial(_is_shown, self._cascade),
             give_way=self.intake.give_way,
             caught_up=self._caught_up,
             time=self._clock,
@@ -100,6 +107,9 @@ class Learning:
         self._faculties.open(made.extractor(parts), made.judge(parts))
         for one in made.table(parts):
             self.engine.add(one)
+        self.reflection = made.reflection(parts)
+        for one in made.timed(self.reflection):
+            self.engine.add_timed(one)
         self._follower.digest = made.digest
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.engine.run(), name="engine")
@@ -165,6 +175,12 @@ class _Faculties:
         """Return what the extractor reads."""
         assert self._extractor is not None  # noqa: S101  # intake runs once it is there
         return await self._extractor.extract(segment)
+
+
+def _is_shown(cascade: apply.Cascade, lsn: types.Lsn) -> bool:
+    """Return whether every index that is open and well has followed the ledger as far as `lsn`."""
+    states = [projection.status() for projection in cascade.projections if projection.is_open]
+    return all(one.lsn >= lsn or one.state != "ok" for one in states)
 
 
 async def _caught_up(cascade: apply.Cascade) -> None:

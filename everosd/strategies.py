@@ -1,4 +1,4 @@
-"""What reads conversations, and what follows from what was read: the extractor, the judge, the engine's table.
+"""What reads conversations, what follows from what was read, and what consolidates it: the engine's tables.
 
 Imported once the daemon listens: it brings NumPy and a great many patterns, and no request waits for it.
 """
@@ -7,22 +7,29 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 
 import msgspec
 
 from everosd import clock as clocks
-from everosd import config
+from everosd import config, types
 from everosd.cascade import embed
 from everosd.engine import strategy
 from everosd.intake import case, cluster, episode, extract, fact, opinion, profile, quoted, skill, unasked
-from everosd.log import writer
+from everosd.log import layout, writer
 from everosd.models import chat, prompt
+from everosd.narrative import extractive, merge
+from everosd.narrative import source as texts
+from everosd.reflection import lag, reflect
 from everosd.search import query
 from everosd.store import read, row
 
 PROMPTS = Path(__file__).parent / "intake" / "prompts"
+FOLDERS = (PROMPTS, merge.PROMPTS)
+"""Of our prompts: a person's own stand in for those of both."""
+CHARS_PER_TOKEN = 4
+"""At a guess, for what no model reads."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,6 +38,7 @@ class Parts:
 
     settings: Callable[[], config.Config]
     """Those of the moment."""
+    places: layout.Layout
     pen: writer.Writer
     reader: read.Reader
     search: query.Search
@@ -38,6 +46,12 @@ class Parts:
     embedding: embed.Embedding | None
     segments: case.Segments
     emit: Callable[[strategy.Event], None]
+    is_enabled: Callable[[str], bool]
+    """Whether a strategy of this name is."""
+    look: Callable[[Collection[types.RelPath]], None]
+    """Asks the cascade for a look at these files."""
+    is_shown: Callable[[types.Lsn], bool]
+    """Whether every index that is open has followed the ledger as far as this."""
     give_way: Callable[[], Awaitable[None]]
     """Waits while somebody is being answered."""
     caught_up: Callable[[], Awaitable[None]]
@@ -47,6 +61,10 @@ class Parts:
     def zone(self) -> dt.tzinfo:
         """Return `memory.timezone`."""
         return self.settings().memory.zone
+
+    def merge_prompt(self, name: str) -> prompt.Prompt:
+        """Return a prompt of a merge: the user's own where there is a usable one. Reads one small file."""
+        return prompt.load(name, (self.settings().prompts, merge.PROMPTS))
 
     def prompt(self, name: str) -> prompt.Prompt:
         """Return a prompt: the user's own where there is a usable one. Reads one small file."""
@@ -70,16 +88,7 @@ def digest(found: row.EntryRow) -> str:
 
 def table(parts: Parts) -> tuple[strategy.Strategy, ...]:
     """Return the engine's table, in the order in which one follows from the other."""
-    facts = fact.Facts(
-        reader=parts.reader,
-        pen=parts.pen,
-        model=parts.model,
-        prompts=parts.prompt,
-        search=parts.search,
-        zone=parts.zone,
-        time=parts.time,
-        settled=parts.caught_up,
-    )
+    facts = _facts(parts)
     clustering = cluster.Clustering(
         parts.reader, parts.pen, parts.embedding, lambda: parts.settings().clustering, parts.emit, parts.time
     )
@@ -136,6 +145,54 @@ def table(parts: Parts) -> tuple[strategy.Strategy, ...]:
         strategy.Strategy(name=skill.NAME, topics=("case_clustered",), run=skills.run, forget=skills.forget_owner),
     )
     return tuple(msgspec.structs.replace(row, run=_polite(row.run, parts.give_way)) for row in rows)
+
+
+def reflection(parts: Parts) -> reflect.Reflection:
+    """Return what consolidates clusters."""
+    by_model = merge.ByModel(parts.model, parts.merge_prompt)
+
+    def merging() -> texts.Merging:
+        wanted = parts.settings().reflection
+        if wanted.merge == "extractive":
+            return extractive.Extractive(wanted.max_narrative_tokens * CHARS_PER_TOKEN)
+        return by_model
+
+    return reflect.Reflection(
+        reader=parts.reader,
+        pen=parts.pen,
+        behind=lag.Lag(parts.reader, parts.places, parts.look, parts.is_shown, parts.time),
+        merging=merging,
+        settings=lambda: parts.settings().reflection,
+        facts=_facts(parts).run,
+        wants_facts=lambda: parts.is_enabled(fact.NAME),
+        emit=parts.emit,
+        zone=parts.zone,
+        settled=parts.caught_up,
+        give_way=parts.give_way,
+        time=parts.time,
+    )
+
+
+def timed(consolidates: reflect.Reflection) -> tuple[strategy.Timed, ...]:
+    """Return the engine's table of what the clock fires."""
+    return (
+        strategy.Timed(
+            name=reflect.NAME, run=consolidates.run, recover=consolidates.recover, forget=consolidates.forget
+        ),
+    )
+
+
+def _facts(parts: Parts) -> fact.Facts:
+    return fact.Facts(
+        reader=parts.reader,
+        pen=parts.pen,
+        model=parts.model,
+        prompts=parts.prompt,
+        search=parts.search,
+        zone=parts.zone,
+        time=parts.time,
+        settled=parts.caught_up,
+    )
 
 
 def _polite(run: strategy.Run, give_way: Callable[[], Awaitable[None]]) -> strategy.Run:

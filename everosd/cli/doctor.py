@@ -346,8 +346,7 @@ def _prompts(settings: config.Config | None) -> Iterator[Finding]:
     from everosd import strategies
     from everosd.models import prompt
 
-    names = sorted(path.stem for path in strategies.PROMPTS.glob("*.md"))
-    for error in prompt.problems(names, (settings.prompts, strategies.PROMPTS)):
+    for error in prompt.problems((settings.prompts,), strategies.FOLDERS):
         yield Finding(level="warn", about="prompts", text=str(error), hint=error.hint)
 
 

@@ -87,15 +87,16 @@ def load(name: str, folders: Sequence[Path]) -> Prompt:
     return ours
 
 
-def problems(names: Sequence[str], folders: Sequence[Path]) -> list[errors.ConfigError]:
-    """Return what is wrong with the user's files for `names`, for people who ask what is in force. Blocking.
+def problems(theirs: Sequence[Path], owns: Sequence[Path]) -> list[errors.ConfigError]:
+    """Return what is wrong with the user's files that stand in for ours, for people who ask what is in force. Blocking.
 
-    Files of other names are wrong, too: nobody would read them.
+    Files that have the name of none of ours are wrong, too: nobody would read them.
     """
-    *theirs, own = folders
     found: list[errors.ConfigError] = []
+    places = {path.stem: own for own in owns for path in own.glob("*.md")}
+    names = sorted(places)
     for name in names:
-        ours = _ours(name, own)
+        ours = _ours(name, places[name])
         for folder in theirs:
             path = folder / f"{name}.md"
             try:

@@ -61,7 +61,7 @@ def test_the_users_own_stands_in_for_ours(folders: tuple[Path, Path], line_end: 
     text = "\ufeff---\nversion: 2\n---\n# System\n\n# User\nWhat? {{talk}}\n# Heading\n".replace("\n", line_end)
     (folders[0] / "facts.md").write_bytes(text.encode())
     assert "What? {{talk}}\n# Heading" == prompt.load("facts", folders).user
-    assert [] == prompt.problems(["facts"], folders)
+    assert [] == prompt.problems(folders[:1], folders[1:])
     (folders[0] / "facts.md").unlink()
     assert "Talk:\n{{talk}}" == prompt.load("facts", folders).user
 
@@ -94,7 +94,7 @@ def test_a_broken_file_is_reported_and_ours_stands_in(folders: tuple[Path, Path]
     assert OURS.splitlines()[-1] in found.user
     (event,) = logged
     assert ("prompt_not_used", str(path)) == (event["event"], event["file"])
-    (problem,) = prompt.problems(["facts"], folders)
+    (problem,) = prompt.problems(folders[:1], folders[1:])
     assert reason in str(problem)
     assert str(path) in str(problem)
 
@@ -103,7 +103,7 @@ def test_a_folder_in_its_place_is_reported_too(folders: tuple[Path, Path]) -> No
     """What cannot be read is no prompt."""
     (folders[0] / "facts.md").mkdir()
     assert 2 == prompt.load("facts", folders).version
-    assert 1 == len(prompt.problems(["facts"], folders))
+    assert 1 == len(prompt.problems(folders[:1], folders[1:]))
 
 
 def test_a_prompt_for_another_version_is_used_and_said(folders: tuple[Path, Path]) -> None:
