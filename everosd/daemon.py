@@ -344,6 +344,7 @@ async def loops(node: Node, *, is_watching: bool) -> AsyncIterator[None]:
             if node.meaning is not None:
                 running.append(tasks.create_task(node.meaning.run(node.search), name="meaning"))
             if node.learning is not None:
+                node.learning.engine.keeps_time = is_watching  # a command runs nothing that it was not asked for
                 running.append(tasks.create_task(node.learning.run(), name="learning"))
             if is_watching:
                 await node.watcher.start()

@@ -55,7 +55,13 @@ class Learning:
         self._clock, self._cascade = time, cascade
         self._caught_up = functools.partial(_caught_up, cascade)
         self.chat = chat.Chat(settings.llm, time)
-        self.engine = engines.Engine(strategy_settings.Watcher(settings.root, time), runs.Runs(database, time), time)
+        self.engine = engines.Engine(
+            strategy_settings.Watcher(settings.root, time),
+            runs.Runs(database, time),
+            time,
+            zone=lambda: self._settings.memory.zone,
+            caught_up=self._caught_up,
+        )
         self._follower = follow.Follower(database, lambda: cascade.lsn, self.engine, time)
         self._faculties = _Faculties()
         self.intake = online.Intake(
@@ -129,7 +135,7 @@ class Learning:
         """
         moved_s, seen = self._clock.monotonic_s(), (0, 0)
         async with asyncio.timeout(timeout_s):
-            while self.intake.is_busy():
+            while self.intake.is_busy() or self.engine.is_firing:
                 now_s, now = self._clock.monotonic_s(), (self.intake.n_left(), self._cascade.n_owed())
                 is_running = self.chat.state.n_under_way > 0 or any(one.running for one in self.engine.status())
                 # A model that is away is asked again and again: none of that is work that comes to an end.

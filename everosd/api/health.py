@@ -10,9 +10,10 @@ import msgspec
 from everosd import clock, errors
 from everosd.api import moment, schema, services
 from everosd.cascade import status as cascade_status
+from everosd.engine import advice
 
 if TYPE_CHECKING:
-    from everosd.engine import engine
+    from everosd.engine import shown
     from everosd.intake import online
     from everosd.models import chat
 
@@ -78,15 +79,18 @@ def _of_messages(queue: online.Status) -> Iterator[str]:
         )
 
 
-def _of_engine(dead: Sequence[engine.Dead], wrong: Sequence[errors.ConfigError]) -> Iterator[str]:
+def _of_engine(dead: Sequence[shown.Dead], wrong: Sequence[errors.ConfigError]) -> Iterator[str]:
     """Yield what is wrong with the settings of strategies, and what these gave up on."""
     for error in wrong:
         yield f"{error}; the settings of strategies from before are in force"
-    by_name: dict[str, list[engine.Dead]] = {}
+    by_name: dict[str, list[shown.Dead]] = {}
     for one in dead:
         by_name.setdefault(one.strategy, []).append(one)
     for name, some in sorted(by_name.items()):
         first = some[0]
+        if first.event is None:
+            yield f"{name} gave up after {_n(first.attempts, 'attempt')}: {first.error}; a trigger runs it again"
+            continue
         yield (
             f"{name} gave up on {len(some):,}, first on {first.event.subject} of {first.event.owner.id}: {first.error};"
             " a trigger runs it again"
@@ -122,7 +126,7 @@ class _Learning(NamedTuple):
 
     queue: online.Status | None = None
     model: chat.State | None = None
-    dead: Sequence[engine.Dead] = ()
+    dead: Sequence[shown.Dead] = ()
     wrong: Sequence[errors.ConfigError] = ()
 
     def said(self) -> Iterator[str]:
@@ -148,8 +152,16 @@ def _learning(given: services.Services) -> _Learning:
 
 
 def notices(given: services.Services) -> tuple[str, ...]:
-    """Return what is to be said of what learns, for people who look at the status; /health has it under `degraded`."""
-    return tuple(_learning(given).said())
+    """Return what is to be said of what learns, for people who look at the status; /health has the most of it, as `degraded`."""
+    return (*_learning(given).said(), *_of_clock(given))
+
+
+def _of_clock(given: services.Services) -> Iterator[str]:
+    """Yield what is to be said of strategies that the clock fires; nothing of it makes the daemon ill."""
+    if given.engine is not None:
+        settings = given.config if given.in_force is None else given.in_force()
+        merges = settings.reflection.merge == "extractive" or (given.model is not None and given.model.is_set_up)
+        yield from advice.notices(given.engine.status(), merges=merges)
 
 
 def answer(given: services.Services) -> schema.HealthResponse:
@@ -165,7 +177,7 @@ def health(
     uptime_s: float,
     queue: online.Status | None = None,
     model: chat.State | None = None,
-    dead: Sequence[engine.Dead] = (),
+    dead: Sequence[shown.Dead] = (),
     wrong: Sequence[errors.ConfigError] = (),
 ) -> schema.HealthResponse:
     """Return the answer of GET /health; notices are said beside what the cascade says of itself.

@@ -18,7 +18,7 @@ from everosd.cascade import status as cascade_status
 if TYPE_CHECKING:
     from prometheus_client import metrics_core
 
-    from everosd.engine import engine
+    from everosd.engine import shown
     from everosd.intake import online
 
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -69,7 +69,7 @@ class Metrics:
         status: cascade_status.Status,
         uptime_s: float,
         queue: online.Status | None = None,
-        strategies: Sequence[engine.StrategyStatus] = (),
+        strategies: Sequence[shown.StrategyStatus] = (),
     ) -> bytes:
         """Return the text that Prometheus reads. Blocking: imports and reads /proc; runs in a thread.
 
@@ -117,7 +117,7 @@ class _Snapshot:
         status: cascade_status.Status,
         uptime_s: float,
         queue: online.Status | None,
-        strategies: Sequence[engine.StrategyStatus],
+        strategies: Sequence[shown.StrategyStatus],
     ) -> None:
         self._counted, self._status, self._uptime_s = counted, status, uptime_s
         self._queue, self._strategies = queue, strategies

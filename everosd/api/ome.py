@@ -12,7 +12,7 @@ from everosd.api import moment, reply, schema, services
 from everosd.api import request as requests
 
 if TYPE_CHECKING:
-    from everosd.engine import engine, runs
+    from everosd.engine import engine, runs, shown
 
 MAX_TIMEOUT_S = 86_400.0
 """Nobody waits longer than a day; larger numbers overflow timers."""
@@ -66,7 +66,7 @@ class Ome:
             raise errors.CapabilityMissing(message)
         return self._given.engine
 
-    def _item(self, one: engine.StrategyStatus) -> schema.StrategyItem:
+    def _item(self, one: shown.StrategyStatus) -> schema.StrategyItem:
         return schema.StrategyItem(
             name=one.name,
             enabled=one.enabled,
@@ -89,6 +89,7 @@ class Ome:
             started_at=self._moment(one.started_at) or one.started_at,
             finished_at=self._moment(one.finished_at),
             error=one.error,
+            result=one.result,
         )
 
     def _moment(self, iso: str | None) -> str | None:

@@ -533,13 +533,16 @@ class LastRun(msgspec.Struct, frozen=True, kw_only=True):
 
     run_id: str
     trigger: str
-    """`event`, `cron`, `idle` or `manual`."""
+    """`event`, `cron`, `idle`, `manual` or `recovery` (work of an earlier daemon was finished)."""
     status: str
+    """As in `runs`, or `missed`: it was due while nothing ran here, `error` says when; or `recovered`."""
     attempt: int
-    """1 for the first."""
+    """1 for the first; 0: it was never begun."""
     started_at: str
     finished_at: str | None
     error: str | None
+    result: str | None
+    """What the run says it did."""
 
 
 class StrategyItem(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 from everosd import types
 from everosd.engine import runs as records
+from everosd.engine import shown
 from everosd.engine import strategy as strategies
 
 Key = tuple[strategies.Topic, str]
@@ -64,10 +65,14 @@ class Ticket:
         self.result: str | None = None
         self.on_end = on_end
 
-    def end(self, record: records.Record) -> None:
-        """Take over how it ended."""
-        self.status, self.error, self.result = record.status, record.error, record.result
+    def end(self, record: records.Record, result: str | None = None) -> None:
+        """Take over how it ended; `result` says more than the record of it."""
+        self.status, self.error, self.result = record.status, record.error, result or record.result
         self.on_end()
+
+    def summary(self) -> shown.Summary:
+        """Return the run as an answer shows it."""
+        return shown.Summary(run_id=self.run_id, status=self.status, error=self.error, result=self.result)
 
     def skip(self) -> None:
         """Another run does its work."""

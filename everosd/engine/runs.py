@@ -10,7 +10,7 @@ import asyncio
 import collections
 import contextlib
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 import structlog
@@ -35,7 +35,7 @@ MAX_UNWRITTEN = 10_000
 log = structlog.get_logger(__name__)
 
 _COLUMNS = (
-    "run_id", "strategy", "trigger", "status", "attempt", "started_at", "finished_at", "error",
+    "run_id", "strategy", "trigger", "status", "attempt", "started_at", "finished_at", "error", "result",
     "app", "project", "owner_type", "owner_id", "topic", "subject", "origin",
 )  # fmt: skip
 _PUT = f"INSERT OR REPLACE INTO runs ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608
@@ -43,24 +43,26 @@ _GET = f"SELECT {', '.join(_COLUMNS)} FROM runs"  # noqa: S608  # our own column
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt of one strategy at one event."""
+    """One attempt of one strategy, at one event or at one fire of the clock."""
 
     run_id: str
     strategy: str
     trigger: str
-    """`event`, `cron`, `idle` or `manual`."""
+    """`event`, `cron`, `idle`, `manual`, `dry_run` or `recovery` (work of an earlier daemon was finished)."""
     status: str
-    """`running`, `success`, `failed` (tried again), `dead_letter`, `skipped` or `released` (cut off)."""
+    """`running`, `success`, `failed` (tried again), `dead_letter` or `released` (cut off; `recovered` once what it had begun
+    is finished); `skipped` or `missed`: never begun."""
     attempt: int
-    """1 for the first."""
+    """1 for the first; 0: never begun."""
     started_at: str
     """ISO, UTC."""
     finished_at: str | None = None
     error: str | None = None
-    """What the strategy raised, without a word of what it worked on."""
-    event: strategies.Event
+    """What the strategy raised, without a word of what it worked on; or why it was never begun, and when it was due."""
+    event: strategies.Event | None = None
+    """None: it was not fired by one."""
     result: str | None = None
-    """What the strategy says it did; known until the next start."""
+    """What the strategy says it did."""
 
 
 class Runs:
@@ -68,7 +70,7 @@ class Runs:
 
     def __init__(self, database: db.Database, time: clock.Clock) -> None:
         """Record into `database`; `open` reads what an earlier daemon left."""
-        self._database = database
+        self.database = database
         self._clock = time
         self._unwritten: dict[str, Record] = {}
         self._wake = asyncio.Event()
@@ -79,12 +81,14 @@ class Runs:
     async def open(self) -> tuple[list[Record], list[Record]]:
         """Release the runs of a daemon that is gone; return the newest of each strategy and the dead letters, oldest first.
 
+        The newest leaves out what was skipped and what ran dry.
+
         Raises:
             errors.StoreError: the ledger cannot be written.
 
         """
         now = self.now()
-        last, dead, self._n = await self._database.write(lambda connection: _open(connection, now))
+        last, dead, self._n = await self.database.write(lambda connection: _open(connection, now))
         return last, dead
 
     def now(self) -> str:
@@ -117,20 +121,30 @@ class Runs:
                 wait_s = RETRY_S
                 self._wake.set()
 
-    async def flush(self) -> None:
-        """Write what was put so far, in one transaction.
+    def take_back(self, record: Record) -> None:
+        """Let go of a record that was not written: the run was not begun."""
+        self._unwritten.pop(record.run_id, None)
+
+    async def flush(self, also: Callable[[sqlite3.Connection], None] | None = None) -> None:
+        """Write what was put so far, and do `also`, in one transaction.
 
         Raises:
-            errors.StoreError: it could not be written, and is kept.
+            errors.StoreError: it could not be written, and is kept; `also` is not.
 
         """
         async with self._writing:
             batch, self._unwritten = self._unwritten, {}
-            if not batch:
+            if not batch and also is None:
                 return
             n = dict(self._n)
+
+            def write(connection: sqlite3.Connection) -> None:
+                _write(connection, batch, n)
+                if also is not None:
+                    also(connection)
+
             try:
-                await self._database.write(lambda connection: _write(connection, batch, n))
+                await self.database.write(write)
             except BaseException:
                 self._unwritten = batch | self._unwritten
                 raise
@@ -152,7 +166,8 @@ def _open(connection: sqlite3.Connection, now: str) -> tuple[list[Record], list[
         n[name, bool(is_dead)] = count
     last = []
     for name in dict.fromkeys(name for name, _ in n):
-        last += _records(connection.execute(f"{_GET} WHERE strategy = ? ORDER BY started_at DESC LIMIT 1", (name,)))
+        query = f"{_GET} WHERE strategy = ? AND status <> 'skipped' AND trigger <> 'dry_run' ORDER BY started_at DESC LIMIT 1"
+        last += _records(connection.execute(query, (name,)))
     return last, dead, n
 
 
@@ -179,13 +194,17 @@ def _drop(connection: sqlite3.Connection, name: str, *, is_dead: bool) -> int:
 
 
 def _row(record: Record) -> tuple[object, ...]:
-    event = record.event
-    owner = event.owner
     return (
         record.run_id, record.strategy, record.trigger, record.status, record.attempt, record.started_at,
-        record.finished_at, record.error, owner.app, owner.project, owner.type, owner.id, event.topic, event.subject,
-        event.origin,
+        record.finished_at, record.error, record.result, *_event(record.event),
     )  # fmt: skip
+
+
+def _event(event: strategies.Event | None) -> tuple[str, ...]:
+    if event is None:
+        return ("",) * 7
+    owner = event.owner
+    return owner.app, owner.project, owner.type, owner.id, event.topic, event.subject, event.origin
 
 
 def _records(rows: Iterable[tuple[str, ...]]) -> list[Record]:
@@ -197,5 +216,5 @@ def _records(rows: Iterable[tuple[str, ...]]) -> list[Record]:
         owner |= {key: values.pop(f"owner_{key}") for key in ("type", "id")}
         event = {key: values.pop(key) for key in ("topic", "subject", "origin")} | {"owner": owner}
         with contextlib.suppress(msgspec.ValidationError):
-            found.append(msgspec.convert(values | {"event": event}, Record))
+            found.append(msgspec.convert(values | {"event": event if event["topic"] else None}, Record))
     return found

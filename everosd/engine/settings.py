@@ -7,7 +7,6 @@ every mistake is listed with its line until it is mended. What a person takes ou
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import difflib
 import functools
 import os
@@ -23,6 +22,7 @@ import structlog
 from msgspec import Meta
 
 from everosd import clock, config, errors
+from everosd.engine import schedule
 
 FILE_NAME = "ome.toml"
 DEFAULTS = "default_ome.toml"
@@ -128,29 +128,19 @@ def _mistakes(file: str, text: str, name: str, table: Mapping[str, Any]) -> Iter
             continue
         if key in ("max_retries", "cron", "idle_seconds") and value is None:
             continue
-        if key == "cron" and (reason := _cron_mistake(value)):
+        if key == "cron" and (reason := schedule.mistake(value)):
             yield _wrong(file, text, section, key, reason)
 
 
 def _notes(file: str, text: str, name: str, table: Mapping[str, Any]) -> Iterator[str]:
     """Yield what is said about a strategy that has no use for it."""
+    shipped = defaults()[name]
+    if shipped.cron is not None or shipped.idle_seconds is not None:
+        return  # one that is fired by the clock is fired by silence too, where somebody says so
     for key in ("cron", "idle_seconds"):
-        if key in table and getattr(defaults()[name], key) is None:
+        if key in table:
             line = _line(text, f"{TABLE}.{name}", key)
             yield f"{file}:{line}: {TABLE}.{name}.{key}: has no effect: this strategy is fired by events"
-
-
-def _cron_mistake(cron: str) -> str:
-    """Return why `cron` names no moments; empty: it does."""
-    if len(cron.split()) != 5:  # noqa: PLR2004  # croniter also takes six and seven, whose order nobody knows
-        return f"expected five fields, minute hour day month weekday, such as '0 2 * * 1'; found {cron!r}"
-    import croniter  # noqa: PLC0415  # 0.1 s, and most people never set one
-
-    try:
-        croniter.croniter(cron, dt.datetime(2024, 1, 1, tzinfo=dt.UTC)).get_next()
-    except (croniter.CroniterError, ValueError, KeyError, AttributeError) as error:
-        return f"names no moments: {error}"
-    return ""
 
 
 def _said(error: msgspec.ValidationError) -> str:

@@ -158,7 +158,7 @@ class Copied:
         return {
             key: f"{one.strategy}, {_named(key)}: {one.error}"
             for one in (*self._engine.dead(), *(self._engine.put_off() if has_put_off else ()))
-            if (key := (one.event.owner, one.event.subject)) in ours
+            if one.event is not None and (key := (one.event.owner, one.event.subject)) in ours
         }
 
     async def _retried(self, before: dict[_Key, tuple[int, str]], n_before: int) -> dict[_Key, str]:

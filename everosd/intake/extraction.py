@@ -23,6 +23,9 @@ class Engine(Protocol):
     def emit(self, event: strategy.Event) -> None:
         """Have strategies run on an event."""
 
+    def touch(self) -> None:
+        """Take note that something happens."""
+
 
 class Extraction:
     """Works on the segments that were cut. Lives on the event loop."""

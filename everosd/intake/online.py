@@ -117,6 +117,7 @@ class Intake:
         self._places, self._database, self._settings, self._clock = places, database, settings, time
         self._lines = line.Lines(places, pen, time)
         self._episodes = episode.Episodes(extractor, pen, reader)
+        self._touch = engine.touch
         self._extraction = extraction.Extraction(self._episodes, engine, settings, time, caught_up)
         self.on_drained = self._extraction.on_drained
         """Takes it from the engine that nothing is left to be done of an origin."""
@@ -204,6 +205,7 @@ class Intake:
         if is_queued:
             self._queue.reserve(here)
         try:
+            self._touch()
             async with here.lock:
                 await here.load()
                 await self._keep(here, messages, is_deferred=is_deferred)

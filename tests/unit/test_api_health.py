@@ -9,7 +9,7 @@ import msgspec
 from everosd import errors, types
 from everosd.api import health, schema
 from everosd.cascade import status as cascade_status
-from everosd.engine import engine, strategy
+from everosd.engine import shown, strategy
 from everosd.intake import online
 from everosd.models import chat
 
@@ -200,7 +200,7 @@ def test_what_strategies_gave_up_on_and_bad_settings_are_named() -> None:
     """One sentence for each strategy, with the first thing and why; a mistake in ome.toml with its line."""
     event = strategy.Event(topic="episode_written", owner=SESSION, subject="ep_20260302_00000001")
     dead = [
-        engine.Dead(strategy=name, event=event, attempts=4, error="cut off") for name in ("facts", "facts", "clusters")
+        shown.Dead(strategy=name, event=event, attempts=4, error="cut off") for name in ("facts", "facts", "clusters")
     ]
     wrong = [errors.ConfigError("ome.toml", "strategies.facts.cron", "no cron", line=3)]
 

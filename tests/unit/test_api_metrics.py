@@ -8,7 +8,7 @@ from prometheus_client import parser
 
 from everosd.api import metrics
 from everosd.cascade import status as cascade_status
-from everosd.engine import engine
+from everosd.engine import shown
 from everosd.intake import online
 
 STATUS = cascade_status.Status(
@@ -110,7 +110,7 @@ def test_the_intake_and_the_engine_are_told() -> None:
     queue = online.Status(
         is_running=True, pending=3, oldest_pending_age_s=1.5, failed=1, n_errors=0, last_error_at=None
     )
-    strategies = [engine.StrategyStatus(name="facts", enabled=True, trigger="event", cron=None, waiting=2, dead=4)]
+    strategies = [shown.StrategyStatus(name="facts", enabled=True, trigger="event", cron=None, waiting=2, dead=4)]
 
     text = metrics.Metrics("1").render(STATUS, 5.0, queue, strategies).decode()
 

@@ -68,7 +68,7 @@ async def test_what_a_strategy_fails_at_is_said(open_door: Open, files: dict[str
     async with open_door(files, settings=NO_MODEL, learns=True) as door:
         assert door.node.learning is not None
         await door.node.learning.engine.is_ready.wait()
-        desk = door.node.learning.engine._desks["trigger_profile_clustering"]
+        desk = door.node.learning.engine._events.desks["trigger_profile_clustering"]
 
         refused = errors.LLMRejected("stub", "no use")
 

@@ -14,7 +14,7 @@ import pytest
 import structlog
 
 from everosd import errors, types
-from everosd.engine import engine, runs, settings, strategy
+from everosd.engine import backoff, engine, runs, settings, strategy
 from everosd.store import db
 from tests import fast_clock
 
@@ -109,6 +109,11 @@ def rows(root: Path) -> list[tuple[str, str, int]]:
     """Return strategy, status and attempt of what is on record, in order."""
     with contextlib.closing(sqlite3.connect(root / "system.db")) as connection:
         return connection.execute("SELECT strategy, status, attempt FROM runs ORDER BY started_at").fetchall()
+
+
+def given_up(made: engine.Engine) -> list[tuple[str, int]]:
+    """Return subject and attempts of every event that was given up."""
+    return sorted((one.event.subject, one.attempts) for one in made.dead() if one.event is not None)
 
 
 # -- order -------------------------------------------------------------------------------------------------------------
@@ -228,8 +233,8 @@ async def test_L10_a_strategy_whose_model_is_away_waits_with_growing_pauses_whil
     assert {"a", "b"} == set(ill.seen)
     statuses = [status for name, status, _ in rows(tmp_path) if name == FACTS]
     assert (5, 2) == (statuses.count("failed"), statuses.count("success"))
-    a = [engine._wait_s(n, None) for n in range(1, 30)]
-    assert all(0 < wait <= engine.MAX_RETRY_S for wait in a)
+    a = [backoff.wait_s(n, None) for n in range(1, 30)]
+    assert all(0 < wait <= backoff.MAX_RETRY_S for wait in a)
     assert a[5] > 10 * a[0]
 
 
@@ -241,7 +246,7 @@ async def test_L10_what_fails_too_often_is_listed_and_runs_again_when_asked(tmp_
         made.emit(event("a"))
         made.emit(event("b"))
         assert await made.settled(4000)
-        assert [("a", 4), ("b", 4)] == sorted((dead.event.subject, dead.attempts) for dead in made.dead())
+        assert [("a", 4), ("b", 4)] == given_up(made)
         assert "ValueError" in made.dead()[0].error
         again = await made.trigger(FACTS)
         assert ("ok", 2, {"dead_letter"}) == (again.status, again.dispatched, {run.status for run in again.runs})
@@ -313,9 +318,9 @@ async def test_a_full_disk_is_no_fault_of_the_event(tmp_path: Path) -> None:
 
 def test_a_provider_that_says_when_is_not_asked_before() -> None:
     """Retry-After is the least, a long one too; without one the wait stays below a quarter of an hour."""
-    assert all(engine._wait_s(1, 500.0) >= 500.0 for _ in range(20))
-    assert all(engine._wait_s(40, None) <= 900.0 for _ in range(20))
-    assert len({engine._wait_s(3, None) for _ in range(20)}) > 1
+    assert all(backoff.wait_s(1, 500.0) >= 500.0 for _ in range(20))
+    assert all(backoff.wait_s(40, None) <= 900.0 for _ in range(20))
+    assert len({backoff.wait_s(3, None) for _ in range(20)}) > 1
 
 
 async def test_errors_on_record_hold_no_word_of_what_was_worked_on(tmp_path: Path) -> None:
@@ -584,13 +589,13 @@ async def test_records_are_written_in_batches_and_only_the_newest_are_kept(
     work = Work()
     async with running(tmp_path, work, speed=1.0) as made:
         n = [0]
-        write = made._runs._database.write
+        write = made._runs.database.write
 
         async def counted(job: Callable[[sqlite3.Connection], object]) -> object:
             n[0] += 1
             return await write(job)
 
-        made._runs._database.write = counted  # type: ignore[method-assign, assignment]
+        made._runs.database.write = counted  # type: ignore[method-assign, assignment]
         for number in range(300):
             made.emit(event(f"e{number}"))
         assert await made.settled(20)
@@ -615,7 +620,7 @@ async def test_events_that_wait_take_some_hundred_bytes_and_are_taken_in_order(t
         tracemalloc.stop()
         assert used / 10_000 < 400
         assert 10_000 == made.status()[0].waiting
-        (one,) = made._desks[FACTS].lanes.values()
+        (one,) = made._events.desks[FACTS].lanes.values()
         taken = [one.take(0.0) for _ in range(10_000)]
         assert ("ep_20260302_00000000", "ep_20260302_00009999") == tuple(
             job.key[1] for job in (taken[0], taken[-1]) if job is not None

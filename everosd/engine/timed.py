@@ -1,0 +1,441 @@
+"""One strategy that the clock or a silence fires: one run at a time, none twice, and none lost without a word.
+
+What is due is decided by `timetable.verdict`; its row is written together with the record of the run, before the run begins.
+So a crash leaves either a fire that is still due, or a run that is on record and is begun again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import uuid
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Literal
+
+import msgspec
+import structlog
+
+from everosd import clock, errors, types
+from everosd.engine import backoff, keeper, shown, timetable
+from everosd.engine import lane as lanes
+from everosd.engine import runs as records
+from everosd.engine import settings as strategy_settings
+from everosd.engine import strategy as strategies
+from everosd.store import db
+
+LEAST_S = 0.001
+"""Shortest sleep: a clock may be a moment behind what was waited for."""
+
+log = structlog.get_logger(__name__)
+
+
+class Firing:
+    """One fire, through all its attempts."""
+
+    __slots__ = (
+        "attempt",
+        "due_at",
+        "due_s",
+        "faults",
+        "is_dry_run",
+        "is_told",
+        "record",
+        "run_id",
+        "ticket",
+        "trigger",
+    )
+
+    def __init__(
+        self,
+        trigger: Literal["cron", "idle", "manual"],
+        due_at: dt.datetime,
+        *,
+        attempt: int = 0,
+        is_dry_run: bool = False,
+    ) -> None:
+        """Begin with so many attempts behind it."""
+        self.trigger: Literal["cron", "idle", "manual"] = trigger
+        self.due_at = due_at
+        self.attempt = attempt
+        self.is_dry_run = is_dry_run
+        self.faults = 0
+        """Attempts that failed by its own fault: those that count."""
+        self.due_s = 0.0
+        """When it is tried again, by the monotonic clock."""
+        self.is_told = False
+        """It was told to stop, and what it did may not be all."""
+        self.run_id = ""
+        """Of the newest attempt."""
+        self.record: records.Record | None = None
+        """Of the newest attempt that has ended."""
+        self.ticket: lanes.Ticket | None = None
+
+
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """What all timed strategies of an engine share."""
+
+    settings: strategy_settings.Watcher
+    runs: records.Runs
+    time: clock.Clock
+    zone: Callable[[], dt.tzinfo]
+    """`memory.timezone`, as it is in force."""
+    caught_up: Callable[[], Awaitable[None]]
+    """Waits until the ledger is in step with what was on disk at the start."""
+    keeps_time: Callable[[], bool]
+    """Whether clock and silence count here; else strategies run by hand alone."""
+    on_change: Callable[[], None]
+    """Called when a run has begun or ended, or will not be tried again."""
+
+
+class Desk:
+    """One timed strategy, with all that it has to do. Lives on the event loop."""
+
+    def __init__(self, strategy: strategies.Timed, around: Surroundings) -> None:
+        """Begin with nothing on record."""
+        self.strategy = strategy
+        self.last_run: records.Record | None = None
+        self.given_up: Firing | None = None
+        self.is_stopping = False
+        self._around = around
+        self._clock = around.time
+        self._group: asyncio.TaskGroup | None = None
+        self._keeper = keeper.Keeper(strategy.name, around.runs, around.time, around.zone)
+        self._under_way: Firing | None = None
+        self._began_s = 0.0
+        self._aside: Firing | None = None
+        """To be tried again."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_first = True
+        self._is_recovered, self._wake = asyncio.Event(), asyncio.Event()
+
+    # -- what the engine does with it ------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """Return the strategy's name."""
+        return self.strategy.name
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a run is under way, or is to be tried again."""
+        return self._under_way is not None or self._aside is not None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a run is under way."""
+        return self._under_way is not None
+
+    def tasks(self) -> Iterator[asyncio.Task[None]]:
+        """Yield what a stop waits for."""
+        yield from self._tasks
+
+    def recall(self, record: records.Record) -> None:
+        """Take over what an earlier daemon gave up on; the newest is enough."""
+        self._dig_out()
+        self.given_up = Firing("manual", dt.datetime.fromisoformat(record.started_at), attempt=record.attempt)
+        self.given_up.record = record
+        self.given_up.faults = self._max_retries() + 1
+
+    def touch(self) -> None:
+        """Something happened: a silence begins."""
+        if self._keeper.touch():
+            self._wake.set()
+
+    def wake(self) -> None:
+        """Have the settings looked at."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Begin nothing more, and tell what runs."""
+        self.is_stopping = True
+        self._wake.set()
+
+    def open(self, group: asyncio.TaskGroup) -> None:
+        """Have runs become tasks of `group`; what an earlier process began is finished before the first of them."""
+        self._group = group
+        self._begin_task(self._recover(), f"{self.name}-recover")
+
+    async def run(self) -> None:
+        """Keep time until cancelled; after `open`."""
+        await self._keeper.load()
+        is_failing = False
+        while True:
+            self._wake.clear()
+            try:
+                wait_s = await self._look()
+                is_failing = False
+            except db.DamagedStoreError:
+                raise  # the daemon ends; the next start sets the ledger aside
+            except errors.StoreError as error:  # nothing was begun: it stays due
+                if not is_failing:
+                    log.error("schedule_not_kept", strategy=self.name, reason=str(error), hint=error.hint)  # noqa: TRY400
+                is_failing, wait_s = True, keeper.RETRY_S
+            await clock.wait(self._wake, max(LEAST_S, wait_s), self._clock)
+
+    def _begin_task(self, work: Awaitable[None], name: str) -> None:
+        assert self._group is not None  # noqa: S101  # set by `run`
+        task = self._group.create_task(_awaited(work), name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._left)
+
+    def _left(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._around.on_change()
+
+    # -- keeping time ----------------------------------------------------------------------------------------------
+
+    async def _look(self) -> float:
+        """Do what is due; return how long to sleep."""
+        wanted = self._wanted()
+        if self._aside is not None and not wanted.enabled:
+            self._aside = None
+            self._around.on_change()
+        await self._keeper.count_by(wanted)
+        if self._around.keeps_time():
+            while not self.is_stopping and (found := self._keeper.verdict(wanted, self._now())) is not None:
+                await self._do(found)
+            self._is_first = False
+        again = self._aside
+        if again is None or self._under_way is not None or self.is_stopping:
+            return self._keeper.sleep_s(wanted)
+        if (left_s := again.due_s - self._clock.monotonic_s()) > 0:
+            return min(left_s, self._keeper.sleep_s(wanted))
+        await self._begin(again, self._keeper.once_more(again.due_at, again.attempt + 1))
+        return self._keeper.sleep_s(wanted)
+
+    def _now(self) -> timetable.Desk:
+        return timetable.Desk(
+            is_first=self._is_first,
+            is_busy=self._under_way is not None,
+            is_dry=self._under_way is not None and self._under_way.is_dry_run,
+            has_more=self._aside is not None,
+            max_retries=self._max_retries(),
+        )
+
+    async def _do(self, found: timetable.Verdict) -> None:
+        if found.act == "begin":
+            await self._begin(Firing(found.trigger, found.due_at, attempt=found.attempt - 1), found.row)
+        elif found.act == "note":
+            await self._keeper.save(found.row)
+        else:
+            busy = self._under_way
+            record = self._keeper.not_begun(found, busy.run_id if busy is not None else "")
+            await self._keeper.save(found.row, record)
+            if found.act == "missed":
+                self.last_run = record
+
+    # -- one run ---------------------------------------------------------------------------------------------------
+
+    async def _begin(self, firing: Firing, row: timetable.Row | None) -> None:
+        """Begin a run once it is on record that its fire has been dealt with.
+
+        Raises:
+            errors.StoreError: it cannot be recorded; nothing was begun.
+
+        """
+        record = self._enter(firing)
+        try:
+            await self._keeper.save(row, record)
+        except BaseException:
+            self._under_way = None
+            firing.attempt -= 1
+            self._around.on_change()
+            raise
+        self._aside = None  # a new fire does what the old one did not
+        self._dig_out()
+        log.info("strategy_fired", strategy=self.name, trigger=firing.trigger, run_id=record.run_id)
+        self._start(firing, record)
+
+    def _start(self, firing: Firing, record: records.Record) -> None:
+        self._begin_task(self._attempt(firing, record), f"{self.name}-{record.run_id}")
+
+    def _enter(self, firing: Firing) -> records.Record:
+        """Take the one place there is."""
+        firing.attempt += 1
+        firing.run_id = uuid.uuid4().hex
+        self._under_way, self._began_s = firing, self._clock.monotonic_s()
+        self._around.on_change()
+        return records.Record(
+            run_id=firing.run_id,
+            strategy=self.name,
+            trigger="dry_run" if firing.is_dry_run else firing.trigger,
+            status="running",
+            attempt=firing.attempt,
+            started_at=self._around.runs.now(),
+        )
+
+    async def _attempt(self, firing: Firing, record: records.Record) -> None:
+        def is_stopping() -> bool:
+            firing.is_told |= self.is_stopping
+            return self.is_stopping
+
+        fire = strategies.Fire(
+            run_id=record.run_id,
+            trigger=firing.trigger,
+            due_at=firing.due_at,
+            is_dry_run=firing.is_dry_run,
+            is_stopping=is_stopping,
+        )
+        detail = None
+        try:
+            await self._is_recovered.wait()
+            done = await self.strategy.run(fire)
+            if firing.is_dry_run and done.detail is not None:
+                detail = msgspec.json.encode(done.detail).decode()
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                self._end(firing, msgspec.structs.replace(record, status="released"))
+                raise
+            self._failed(firing, record, error)
+        except Exception as error:  # noqa: BLE001  # whatever a strategy raises, the others go on
+            self._failed(firing, record, error)
+        else:
+            said = f"dry run: {done.note}" if firing.is_dry_run else done.note
+            status = "released" if firing.is_told else "success"  # the next start, or the next fire, does the rest
+            self._end(firing, msgspec.structs.replace(record, status=status, result=said), detail)
+        finally:
+            self._under_way = None
+            self._wake.set()
+
+    def _end(self, firing: Firing, record: records.Record, detail: str | None = None) -> None:
+        """Record how a run ended."""
+        firing.record = msgspec.structs.replace(record, finished_at=self._around.runs.now())
+        self._around.runs.put(firing.record)
+        if not firing.is_dry_run:
+            self.last_run = firing.record
+        if firing.ticket is not None:
+            firing.ticket.end(firing.record, detail)
+            firing.ticket = None
+
+    def _failed(self, firing: Firing, record: records.Record, error: BaseException) -> None:
+        """Have a run tried again, or give it up."""
+        said = errors.describe(error)[: backoff.MAX_ERROR]
+        record = msgspec.structs.replace(record, error=said)
+        is_away = backoff.is_away(error)
+        firing.faults += not is_away
+        if not firing.is_dry_run and firing.faults > self._max_retries():
+            log.error("strategy_gave_up", strategy=self.name, attempts=firing.attempt, reason=said)
+            self._end(firing, msgspec.structs.replace(record, status="dead_letter"))
+            self.given_up = firing
+            return
+        self._end(firing, msgspec.structs.replace(record, status="failed"))
+        if firing.is_dry_run:
+            return
+        wait_s = backoff.wait_s(firing.attempt, backoff.retry_after_s(error))
+        firing.due_s = self._clock.monotonic_s() + wait_s
+        self._aside = firing
+        if not is_away or firing.attempt == backoff.LONG:
+            log.warning("strategy_failed", strategy=self.name, reason=said, retry_s=round(wait_s, 1))
+
+    def _dig_out(self) -> None:
+        """Have what was given up count as such no more, on record too."""
+        if self.given_up is not None and self.given_up.record is not None:
+            self._around.runs.put(msgspec.structs.replace(self.given_up.record, status="failed"))
+        self.given_up = None
+
+    async def _recover(self) -> None:
+        """Have the strategy finish what an earlier process began; runs wait for it."""
+        recover, began_at = self.strategy.recover, self._around.runs.now()
+        if recover is not None:
+            await self._around.caught_up()
+            error: str | None = None
+            said = ""
+            try:
+                said = await recover()
+            except Exception as failed:  # its next run has another try
+                log.exception("not_recovered", strategy=self.name)
+                error = errors.describe(failed)[: backoff.MAX_ERROR]
+            if said or error:
+                self._recovered(began_at, said, error)
+        self._is_recovered.set()
+
+    def _recovered(self, began_at: str, said: str, error: str | None) -> None:
+        before, now = self.last_run, self._around.runs.now()
+        if error is None and before is not None and before.status == "released":
+            record = msgspec.structs.replace(before, status="recovered", result=said)
+        else:
+            record = records.Record(
+                run_id=uuid.uuid4().hex,
+                strategy=self.name,
+                trigger="recovery",
+                status="failed" if error else "recovered",
+                attempt=1,
+                started_at=began_at,
+                finished_at=now,
+                error=error,
+                result=said or None,
+            )
+        self.last_run = record
+        self._around.runs.put(record)
+        log.info("strategy_recovered", strategy=self.name, run_id=record.run_id)
+
+    def _wanted(self) -> strategy_settings.Settings:
+        return self._around.settings.of(self.name)
+
+    def _max_retries(self) -> int:
+        given = self._wanted().max_retries
+        return self.strategy.max_retries if given is None else given
+
+    # -- by hand ---------------------------------------------------------------------------------------------------
+
+    async def trigger(self, *, timeout_s: float, force: bool, is_dry_run: bool) -> shown.Triggered:
+        """Run it now, and wait for the end of the run; what failed or was given up is run again."""
+        if (busy := self._under_way) is not None:
+            runs = (shown.Summary(run_id=busy.run_id, status="running"),)
+            return shown.Triggered(status="not_dispatched", name=self.name, dispatched=0, runs=runs)
+        if self._group is None or self.is_stopping or not (force or self._wanted().enabled):
+            return shown.Triggered(status="not_dispatched", name=self.name, dispatched=0)
+        done = asyncio.Event()
+        firing = self._by_hand(is_dry_run=is_dry_run)
+        record = self._enter(firing)
+        ticket = firing.ticket = lanes.Ticket(record.run_id, done.set)
+        ticket.status = record.status
+        self._around.runs.put(record)
+        self._start(firing, record)
+        if timeout_s > 0:
+            await clock.wait(done, timeout_s, self._clock)
+        return shown.Triggered(
+            status="ok" if done.is_set() else "timeout",
+            name=self.name,
+            dispatched=0 if is_dry_run else 1,
+            runs=(ticket.summary(),),
+        )
+
+    def _by_hand(self, *, is_dry_run: bool) -> Firing:
+        if is_dry_run:
+            return Firing("manual", self._clock.now(), is_dry_run=True)
+        found = self._aside or self.given_up or Firing("manual", self._clock.now())
+        found.trigger = "manual"
+        self._dig_out()
+        self._aside = None
+        return found
+
+    async def forget(self, owner: types.Owner) -> None:
+        """Let go of an owner whose memory is gone."""
+        if self.strategy.forget is not None:
+            await self.strategy.forget(owner)
+
+    def status(self) -> shown.StrategyStatus:
+        """Return what people ask for; cheap."""
+        wanted, now_s = self._wanted(), self._clock.monotonic_s()
+        times, next_at = self._keeper.times, self._keeper.next_at
+        is_counted = wanted.enabled and times is not None and times.cron == wanted.cron
+        return shown.StrategyStatus(
+            name=self.name,
+            enabled=wanted.enabled,
+            trigger="idle" if wanted.cron is None else "cron",
+            cron=wanted.cron,
+            next_fire_time=next_at.isoformat() if is_counted and next_at is not None else None,
+            is_hasty=is_counted and times is not None and times.is_hasty,
+            last_run=self.last_run,
+            settings_error=self._around.settings.error_of(self.name),
+            waiting=int(self._aside is not None),
+            running=int(self._under_way is not None),
+            running_s=now_s - self._began_s if self._under_way is not None else 0.0,
+            dead=int(self.given_up is not None),
+        )
+
+
+async def _awaited(work: Awaitable[None]) -> None:
+    await work
