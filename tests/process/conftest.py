@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import os
 import signal
 import socket
@@ -18,8 +20,12 @@ import httpx
 import pytest
 
 from everosd import lock
+from tests import effort
+from tests.process import preloaded
 
 T = TypeVar("T")
+
+Process: TypeAlias = "subprocess.Popen[bytes] | preloaded.Process"
 
 Env: TypeAlias = Mapping[str, str | None]
 """Variables on top of the tests' own; None takes one away."""
@@ -53,21 +59,21 @@ class Daemon:
         """Remember where things are; nothing is started."""
         self.root = root
         self.log_path = log_path
-        self.command = command()
+        self.command: list[str] | None = None
         """What is run instead of the installed everosd where a test sets it."""
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Process | None = None
         self.client: httpx.Client | None = None
 
-    def spawn(self, *arguments: str, env: Env | None = None) -> subprocess.Popen[bytes]:
+    def spawn(self, *arguments: str, env: Env | None = None) -> Process:
         """Start `everosd serve` without waiting for anything; its lines go to `log_path`."""
-        with self.log_path.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*self.command, "serve", "--root", str(self.root), *(arguments or ("--port", "0"))],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=_environment(env or {}),
-            )
+        given = [*(self.command or command()), "serve", "--root", str(self.root), *(arguments or ("--port", "0"))]
+        variables = _environment(env or {})
+        with self.log_path.open("ab") as log, Path(os.devnull).open("rb") as nothing:
+            streams = [one.fileno() for one in (nothing, log, log)]
+            if self.command is None and _may_fork(env or {}):
+                self.process = _preloaded().spawn(given, variables, streams)
+            else:
+                self.process = subprocess.Popen(given, stdin=nothing, stdout=log, stderr=log, env=variables)
         return self.process
 
     def start(self, *arguments: str, env: Env | None = None, ready: bool = True) -> httpx.Client:
@@ -82,7 +88,7 @@ class Daemon:
             self.wait_ready()
         return self.client
 
-    def _port(self, process: subprocess.Popen[bytes]) -> int | None:
+    def _port(self, process: Process) -> int | None:
         assert process.poll() is None, f"exit code {process.returncode}:\n{self.log()}"
         found = lock.holder(self.root)
         return found.port if found and found.pid == process.pid else None
@@ -172,8 +178,24 @@ def _environment(more: Env) -> dict[str, str]:
     return {name: value for name, value in own.items() if value is not None}
 
 
+def _may_fork(env: Env) -> bool:
+    """Return whether a fork does as well: not for `make long`, for coverage, or where Python itself is told something."""
+    is_plain = not any(name.startswith("PYTHON") for name in env)
+    return is_plain and not effort.IS_FULL and "coverage" not in sys.modules and hasattr(os, "pidfd_open")
+
+
+@functools.cache
+def _preloaded() -> preloaded.Preloaded:
+    """Return what forks commands for all tests of this process."""
+    one = preloaded.Preloaded()
+    atexit.register(one.close)
+    return one
+
+
 def run(*arguments: str, env: Env | None = None) -> subprocess.CompletedProcess[str]:
     """Run an `everosd` command to its end."""
+    if _may_fork(env or {}):
+        return _preloaded().run([*command(), *arguments], _environment(env or {}), 60)
     return subprocess.run(
         [*command(), *arguments],
         capture_output=True,
