@@ -75,6 +75,8 @@ class Mind:
     owner: types.Owner = ANDREW
     wants_facts: bool = True
     fails_facts: Exception | None = None
+    at_facts: Callable[[], Awaitable[None]] | None = None
+    """Awaited before facts are taken: after the commit point, and before anything is deprecated."""
 
     async def tell(
         self, *said: str, cluster: str = CLUSTER, day: int = 1, owner: types.Owner | None = None, has_facts: bool = True
@@ -176,6 +178,8 @@ def over(root: open_root.Root, step: file.Step = file.no_step, merging: Scripted
         return all(one.lsn >= lsn for one in cascade.projection_states().values())
 
     async def take_facts(event: strategy.Event) -> str:
+        if mind.at_facts is not None:
+            await mind.at_facts()
         return await mind.take_facts(event)
 
     reflection = reflect.Reflection(

@@ -97,7 +97,6 @@ class Finish:
             return await report.of_narrative(self._reader, owner, narrative.entry_id) is not None
 
         await self._lag.until(is_known, f"the consolidation {seen.report_id}", ())
-        await self._lag.until_shown()
         ids = tuple(entry_id for entry_id, _ in replaced)
         log.info(
             "cluster_consolidated",

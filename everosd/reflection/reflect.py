@@ -58,7 +58,7 @@ class Reflection:
             time: For moments and waiting.
             step: See `log.file`.
         """
-        self._reader, self._merging, self._settings, self._clock = reader, merging, settings, time
+        self._reader, self._lag, self._merging, self._settings, self._clock = reader, behind, merging, settings, time
         self._settled = settled
         self._locks: merges.Locks = collections.defaultdict(asyncio.Lock)
         self._plans = planner.Planner(reader, members.Members(reader, behind, zone, time))
@@ -99,6 +99,8 @@ class Reflection:
                 break
             wanted = [one for one in clusters if (owner, one.cluster_id) not in halves]
             await self._apart(owner, self._merges.run(wanted, limit, merging, fire, done))
+        if done.has_written:
+            await self._lag.until_shown()  # a search right after this finds what was made, not what it was made from
         if done.unfinished is not None:
             raise done.unfinished
         return strategy.Done(note=done.note())
@@ -135,7 +137,9 @@ class Reflection:
             if found is None or found.report_id != wanted.report_id:
                 message = f"there is no consolidation {wanted.report_id}"
                 raise errors.NotFound(message)
-            return await self._rollback.run(found)
+            undone = await self._rollback.run(found)
+        await self._lag.until_shown()
+        return undone
 
     async def _apart(self, owner: types.Owner, work: Coroutine[None, None, None]) -> None:
         """Do the work for one owner such that it can be ended without ending the run."""

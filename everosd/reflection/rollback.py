@@ -84,7 +84,6 @@ class Rollback:
         await self._append(wanted, "restored")
         self._step("restored")
         await self._lag.until(lambda: self._is_known(wanted), f"the rollback of {wanted.report_id}", ())
-        await self._lag.until_shown()
         log.info("consolidation_rolled_back", owner=wanted.owner.id, report_id=wanted.report_id, sources=len(sources))
         ids = tuple(one.entry_id for one in sources)
         return RolledBack(report_id=wanted.report_id, restored=ids, retired=wanted.merged_entry_id)

@@ -20,7 +20,6 @@ class Tally:
 
     def __init__(self) -> None:
         """Start with nothing."""
-        self.n_consolidated = 0
         self.n_finished = 0
         """Begun by an earlier run."""
         self.is_cut_short = False
@@ -35,7 +34,6 @@ class Tally:
 
     def consolidated(self, one: report.Candidate, wanted: plan.Plan, done: finish.Finished) -> None:
         """Count a merge that is done."""
-        self.n_consolidated += 1
         self._clusters.add((one.owner, one.cluster_id))
         self._n_fragments += len(done.replaced) - (wanted.mode == "update")
 
@@ -69,6 +67,11 @@ class Tally:
         """Note, and log, what nobody had thought of; the others go on."""
         self._n_failed += 1
         log.error("consolidation_failed", owner=owner.id, subject=what, reason=errors.describe(error), exc_info=error)
+
+    @property
+    def has_written(self) -> bool:
+        """Whether anything is on disk that was not there before."""
+        return bool(self._clusters or self.n_finished)
 
     def note(self) -> str:
         """Return it in a line."""
