@@ -46,7 +46,7 @@ class Ome:
                     run_id=run.run_id,
                     status=run.status,
                     error=run.error,
-                    result=msgspec.UNSET if run.result is None else run.result,
+                    result=msgspec.UNSET if run.result is None else _result(run.result, is_dry=asked.dry_run),
                 )
                 for run in done.runs
             ),
@@ -95,3 +95,8 @@ class Ome:
     def _moment(self, iso: str | None) -> str | None:
         """Return a moment in the zone of the memory."""
         return None if iso is None else moment.iso(clock.to_us(dt.datetime.fromisoformat(iso)), self._zone)
+
+
+def _result(said: str, *, is_dry: bool) -> str | msgspec.Raw:
+    """Return what a run did in words; what a dry run found as the object that it is."""
+    return msgspec.Raw(said.encode()) if is_dry and said.startswith("{") else said

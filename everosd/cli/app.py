@@ -175,9 +175,10 @@ def status(*, root: asking.Root = None, as_json: asking.Json = False) -> None:
     holder = node.running(where)
     answer = asking.ask(where, "GET", f"{asking.API}/admin/status")
     data = dict(show.section(answer, "data"))
+    strategies = [] if holder is None else _strategies(where)
     if as_json:
         known = None if holder is None else msgspec.to_builtins(holder)
-        asking.print_json({"root": str(where), "daemon": known, **data})
+        asking.print_json({"root": str(where), "daemon": known, **data, "strategies": strategies})
         return
     if holder is None:
         start = f"everosd serve{asking.root_option(where)}"
@@ -187,7 +188,7 @@ def status(*, root: asking.Root = None, as_json: asking.Json = False) -> None:
         print(
             f"everosd {everosd.__version__} serves {where}: pid {holder.pid}, port {holder.port}, up {age or 'since unknown'}\n"
         )
-    print("\n".join(show.status(data, is_served=holder is not None)))
+    print("\n".join(show.status(data, is_served=holder is not None, strategies=strategies)))
 
 
 @commands.command()
@@ -287,6 +288,12 @@ def _say_why_nothing(root: Path, app: str, project: str, user: str | None, agent
         print(f"\nnote: no {kind} {named} in app {app}, project {project}; there is {known}", file=sys.stderr)
     elif method == "keyword":
         print("\nnote: no memory has these words; --method hybrid goes by their meaning, too", file=sys.stderr)
+
+
+def _strategies(root: Path) -> list[show.Body]:
+    """Return what the daemon says of its strategies; nothing while it has none yet."""
+    answer = node.ask(root, "GET", f"{asking.API}/ome/strategies")
+    return show.rows(show.section(answer.body, "data"), "items")
 
 
 def _figures(result: dict[str, object]) -> str:

@@ -13,7 +13,7 @@ import socket
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -24,6 +24,7 @@ from everosd.cli import client, node, show
 from everosd.watch import mount
 
 if TYPE_CHECKING:
+    from everosd.engine import settings as strategy_settings
     from everosd.models import chat, embed
 
 Level = Literal["ok", "note", "warn", "fail"]
@@ -68,7 +69,7 @@ def examine(root: Path) -> list[Finding]:
     found.extend(_ignored(settings))
     if found[1].level == "fail":
         return found
-    found.extend(_strategies(root))
+    found.extend(_strategies(root, settings))
     for look in (_modes, _disk, _watches):
         found.extend(look(root))
     found.extend(_mount(root, settings))
@@ -162,15 +163,47 @@ def _ignored(settings: config.Config | None) -> Iterator[Finding]:
         yield Finding(level="note", about="settings", text=f"accepted and not used: {', '.join(names)}")
 
 
-def _strategies(root: Path) -> Iterator[Finding]:
-    """Look for mistakes in ome.toml: the daemon goes on with what was in force before them."""
-    from everosd.engine import settings
+def _strategies(root: Path, settings: config.Config | None) -> Iterator[Finding]:
+    """Look for mistakes in ome.toml, which the daemon does not take over, and at what it says of reflection."""
+    from everosd.engine import settings as of_strategies
 
-    found = settings.Watcher(root, clock.SystemClock()).check()
+    found = of_strategies.Watcher(root, clock.SystemClock()).check()
     for error in found.errors:
         yield Finding(level="warn", about="settings", text=str(error), hint=error.hint)
     for note in found.notes:
         yield Finding(level="note", about="settings", text=note)
+    if settings is not None and not found.errors:
+        yield from _reflection(found.settings, settings)
+
+
+def _reflection(strategies: Mapping[str, strategy_settings.Settings], settings: config.Config) -> Iterator[Finding]:
+    """Look whether reflection is switched on, has something that merges, and leaves time between two runs."""
+    from everosd.engine import advice, schedule
+
+    wanted = strategies[advice.REFLECTION]
+    if not wanted.enabled:
+        yield Finding(
+            level="ok", about="reflection", text="switched off: everosd reflect --dry-run shows what it would do"
+        )
+        return
+    merges = settings.reflection.merge == "extractive" or settings.llm.is_set_up
+    if not merges:
+        yield Finding(
+            level="warn",
+            about="reflection",
+            text=advice.without_model(),
+            hint="everosd set llm.model NAME, or: everosd set reflection.merge extractive",
+        )
+    if wanted.cron is None:
+        return
+    times = schedule.Schedule(wanted.cron, settings.memory.zone)
+    if times.is_hasty:
+        hint = "everosd unset reflect_episodes.cron"
+        yield Finding(level="warn", about="reflection", text=advice.hasty(wanted.cron), hint=hint)
+    elif merges:
+        at = times.after(clock.SystemClock().now())
+        text = "never" if at is None else show.minute(at.astimezone(settings.memory.zone).isoformat())
+        yield Finding(level="ok", about="reflection", text=f"switched on; next {text}, {settings.memory.timezone}")
 
 
 def _modes(root: Path) -> Iterator[Finding]:

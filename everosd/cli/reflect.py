@@ -64,10 +64,10 @@ def reflect(
     where = config.root_path(root)
     root_folder.require(where)
     body = {"name": STRATEGY, "timeout": timeout, "force": True, "dry_run": dry_run}
-    began_s = time.time() - SLACK_S
+    run = _Run(where, dry_run)
     with _waiting("reflecting, seconds"):
-        answer = asking.ask(where, "POST", f"{asking.API}/ome/trigger", body)
-    made = _rehearsed(where, answer) if dry_run else _made_since(where, began_s)
+        node.ask_all(where, run.requests(body), run.take)
+    answer, made = run.answer, run.found()
     if as_json:
         asking.print_json({**answer, "reports": made} if not dry_run else answer)
     else:
@@ -209,27 +209,63 @@ def _notes(answer: show.Body, made: Sequence[show.Body]) -> Iterator[str]:
         )
 
 
-def _rehearsed(root: Path, answer: show.Body) -> list[show.Body]:
-    """Return what a dry run would merge, as reports show it: with the texts before."""
-    results = [run.get("result") for run in show.rows(answer, "runs")]
-    found = [dict(one) for each in results if isinstance(each, Mapping) for one in show.rows(each, "clusters")]
-    asked = [(_entry(one, source), source) for one in found for source in cast("list[str]", one.get("sources") or [])]
-    texts: dict[str, show.Body] = {}
-    waiting = [path for path, _ in asked[:MAX_SOURCES]]
+class _Run:
+    """The requests of one `everosd reflect`: the run, then what shows it; where no daemon runs, the root is opened once."""
 
-    def take(got: client.Answer) -> None:
-        texts[waiting.pop(0)] = show.section(got.body, "data") if got.status == asking.OK else {}
+    def __init__(self, root: Path, is_dry: bool) -> None:  # noqa: FBT001  # private
+        self.answer: dict[str, object] = {}
+        self._root, self._is_dry, self._began_s = root, is_dry, time.time() - SLACK_S
+        self._asked: list[str] = []
+        """Public ids of sources whose entries are asked for, in order."""
+        self._texts: dict[str, show.Body] = {}
+        self._made: list[show.Body] = []
 
-    if waiting:
-        node.ask_all(root, [node.Request(method="GET", path=path) for path in tuple(waiting)], take)
-    for one in found:
-        sources = cast("list[str]", one.get("sources") or [])
-        one |= {
-            "source_count": len(sources),
-            "before": [_before(texts.get(_entry(one, source), {}), source) for source in sources],
-            "after": one.get("narrative") or {},
-        }
-    return [*found]
+    def requests(self, body: object) -> Iterator[node.Request]:
+        """Yield them; each after the answer to the one before was taken."""
+        yield node.Request(method="POST", path=f"{asking.API}/ome/trigger", body=body)
+        if self._is_dry:
+            wanted = [(one, source) for one in self._clusters() for source in _sources(one)]
+            for one, source in wanted[:MAX_SOURCES]:
+                self._asked.append(source)
+                yield node.Request(method="GET", path=_entry(one, source))
+            return
+        for owner in _touched(self._root, self._began_s):
+            asked = {"user_id": owner.id, "app_id": owner.app, "project_id": owner.project, "limit": str(PAGE)}
+            yield node.Request(method="GET", path=_reports(asked))
+
+    def take(self, got: client.Answer) -> None:
+        """Take the answer to the newest request."""
+        if not self.answer:
+            self.answer = asking.checked(got)
+        elif self._is_dry:
+            # A narrative that a dry run has only thought of is no entry.
+            self._texts[self._asked[-1]] = show.section(got.body, "data") if got.status == asking.OK else {}
+        else:
+            items = show.rows(show.section(asking.checked(got), "data"), "items")
+            self._made += [one for one in items if _is_since(one, self._began_s)]
+
+    def found(self) -> list[show.Body]:
+        """Return what was merged, or would be, the oldest first, as reports have it: with the texts before and after."""
+        if not self._is_dry:
+            return sorted(self._made, key=lambda one: str(one.get("created_at")))
+        return [
+            {
+                **one,
+                "source_count": len(_sources(one)),
+                "before": [_before(self._texts.get(source, {}), source) for source in _sources(one)],
+                "after": one.get("narrative") or {},
+            }
+            for one in self._clusters()
+        ]
+
+    def _clusters(self) -> list[show.Body]:
+        """Return what a dry run says."""
+        results = [run.get("result") for run in show.rows(self.answer, "runs")]
+        return [one for each in results if isinstance(each, Mapping) for one in show.rows(each, "clusters")]
+
+
+def _sources(one: show.Body) -> list[str]:
+    return cast("list[str]", one.get("sources") or [])
 
 
 def _entry(one: show.Body, public_id: str) -> str:
@@ -269,32 +305,8 @@ def _reports(asked: Mapping[str, str]) -> str:
     return f"{asking.API}/reflection/reports?{urllib.parse.urlencode(asked)}"
 
 
-def _made_since(root: Path, began_s: float) -> list[show.Body]:
-    """Return the reports of consolidations since a moment, of everybody, the oldest first.
-
-    Whose they are is told by the log: a consolidation ends with a row in its owner's `.clusters/`.
-    """
-    owners = _touched(root, began_s)
-    found: list[show.Body] = []
-
-    def take(answer: client.Answer) -> None:
-        items = show.rows(show.section(asking.checked(answer), "data"), "items")
-        found.extend(one for one in items if _is_since(one, began_s))
-
-    requests = (
-        node.Request(
-            method="GET",
-            path=_reports({"user_id": one.id, "app_id": one.app, "project_id": one.project, "limit": str(PAGE)}),
-        )
-        for one in owners
-    )
-    if owners:
-        node.ask_all(root, requests, take)
-    return sorted(found, key=lambda one: str(one.get("created_at")))
-
-
 def _touched(root: Path, began_s: float) -> list[types.Owner]:
-    """Return the users to whose clusters something was added since a moment."""
+    """Return the users to whose clusters something was added since a moment: a consolidation ends with a row there."""
     from everosd.log import layout
 
     found: dict[types.Owner, None] = {}

@@ -38,7 +38,7 @@ def hits(data: Body, *, has_tail: bool = True) -> str:
     return "\n\n".join(parts)
 
 
-def status(data: Body, *, is_served: bool = True) -> Iterator[str]:
+def status(data: Body, *, is_served: bool = True, strategies: Iterable[Body] = ()) -> Iterator[str]:
     """Yield the lines of `everosd status`; where no daemon serves the root, nobody watches it."""
     yield from _columns(
         (
@@ -49,10 +49,56 @@ def status(data: Body, *, is_served: bool = True) -> Iterator[str]:
             ("watching", _watching(data) if is_served else "nobody"),
         )
     )
+    yield from clockwork(strategies)
     if data.get("alarm"):
         yield f"\nALARM: {data['alarm']}"
     yield from (f"\nNOTE: {notice}" for notice in cast("Iterable[object]", data.get("notices") or ()))
     yield from problems(data)
+
+
+def clockwork(items: Iterable[Body]) -> Iterator[str]:
+    """Yield a line for each strategy that the clock fires, and for those with something to do or to tell."""
+    lines = [(str(one.get("name")), _strategy(one)) for one in items]
+    yield from (
+        f"{'strategies' if nth == 0 else '':<15}{name}: {text}" for nth, (name, text) in enumerate(_told(lines))
+    )
+
+
+def _told(lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    return ((name, text) for name, text in lines if text)
+
+
+def _strategy(one: Body) -> str:
+    """Say when a strategy runs and how it did; nothing where there is nothing to say."""
+    is_timed = bool(one.get("cron") or one.get("trigger") in ("cron", "idle"))
+    parts = []
+    if is_timed:
+        parts.append(_next(one))
+    for key, word in (("running", "running"), ("waiting", "waiting"), ("dead", "given up")):
+        if one.get(key):
+            parts.append(f"{cast('int', one[key]):,} {word}")
+    last = section(one, "last_run")
+    if last and (is_timed or last.get("status") not in ("success", "running")):
+        parts.append(_last(last))
+    return "; ".join(part for part in parts if part)
+
+
+def _next(one: Body) -> str:
+    if not one.get("enabled"):
+        return "off"
+    at = one.get("next_fire_time")
+    return f"next {minute(str(at))}" if at else "on"
+
+
+def _last(run: Body) -> str:
+    said = run.get("error") or run.get("result")
+    when = minute(str(run.get("finished_at") or run.get("started_at") or ""))
+    return f"last {run.get('status')} {when}" + (f" ({said})" if said else "")
+
+
+def minute(moment: str) -> str:
+    """Return an ISO moment to the minute, as people read it."""
+    return moment[:16].replace("T", " ")
 
 
 def problems(data: Body) -> Iterator[str]:
