@@ -43,9 +43,6 @@ lines told in one of them have less."""
 
 _MAX_PROBLEMS = 12
 _NAME_CHARS = 60
-_REASONING = re.compile(
-    r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)|</?(?:think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE
-)
 _REFERS = re.compile(
     r"(?:he|she|they|it|his|her|their|its|this|that|these|those|there|then|er|sie|es|ihr|ihre|sein|seine|dies|das|il|elle|ils|elles"
     r"|son|sa|ses|leur|cela|él|ella|ellos|ellas|su|sus|esto|eso|lui|lei|loro|suo|sua|questo|ele|ela|eles|elas|seu|isso)\b|[他她它这那]|彼",
@@ -250,7 +247,7 @@ def _kept(told: Told, grounds: check.Grounds, language: writing.Language, share:
         if sum(map(len, left)) < share * sum(map(len, said)) or not left:
             return None
         if unsupported:
-            content = _joined(left)
+            content = writing.joined(left)
         if grounds.coverage(content) < COVERAGE:
             return None
     return Told(
@@ -301,22 +298,8 @@ def _problems(told: Told, grounds: check.Grounds, language: writing.Language) ->
 
 def _plain(told: Told) -> Told:
     """Return an answer without reasoning, lines in it as lines should be, and nothing said twice."""
-    seen: set[str] = set()
-    paragraphs: list[str] = []
-    for paragraph in _REASONING.sub("", told.content).split("\n"):
-        said: list[str] = []
-        for one in check.sentences(paragraph):
-            key = " ".join(one.casefold().split())
-            if key not in seen:
-                seen.add(key)
-                said.append(one)
-        if said:
-            paragraphs.append(_joined(said))
-    subject = " ".join(_REASONING.sub("", told.subject).split())[: verbatim.MAX_SUBJECT_CHARS]
-    summary = " ".join(_REASONING.sub("", told.summary).split())[: 2 * verbatim.MAX_SUMMARY_CHARS]
-    return Told(subject=subject, summary=summary, content="\n".join(paragraphs))
-
-
-def _joined(said: Sequence[str]) -> str:
-    """Return sentences as one text."""
-    return "".join(f" {one}" if at and said[at - 1][-1].isascii() else one for at, one in enumerate(said))
+    return Told(
+        subject=writing.line(told.subject)[: verbatim.MAX_SUBJECT_CHARS],
+        summary=writing.line(told.summary)[: 2 * verbatim.MAX_SUMMARY_CHARS],
+        content=writing.plain(told.content),
+    )

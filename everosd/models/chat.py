@@ -91,6 +91,11 @@ class Chat:
         return self._settings.max_input_tokens
 
     @property
+    def max_output_tokens(self) -> int:
+        """Longest answer, before one is asked for again that is cut off."""
+        return self._settings.max_output_tokens
+
+    @property
     def state(self) -> State:
         """How it did of late."""
         last, is_failing = self._last, self._last is not None

@@ -9,7 +9,9 @@ has to tell. Where in doubt a text is taken to invent: whoever asks has the sour
 
 from __future__ import annotations
 
+import collections
 import datetime as dt
+import functools
 import itertools
 import re
 from collections.abc import Iterable, Iterator
@@ -150,7 +152,7 @@ class Grounds:
             kind: Literal["date", "number"] = "date" if one.dates or one.minutes else "number"
             if not self._has(one, text):
                 found.append((one.start, Invention(kind=kind, text=text[one.start : one.end])))
-        taken = [(one.start, one.end) for one in figures]
+        taken = frozenset(at for one in figures for at in range(one.start, one.end))
         found += ((at, Invention(kind="name", text=name)) for at, name in self._strangers(text, taken))
         return tuple(dict.fromkeys(one for _, one in sorted(found, key=lambda each: each[0])))
 
@@ -169,7 +171,7 @@ class Grounds:
     def _has_date(self, asked: figure.Date) -> bool:
         if asked.weekday is not None:
             return asked.weekday in self._weekdays
-        if any(asked.fits(date) for date in self._dates):
+        if asked in self._dates or any(asked.fits(date) for date in self._dates):
             return True
         return asked.year in self._years and any(
             date.year is None and date.month is not None and asked._replace(year=None).fits(date)
@@ -200,14 +202,14 @@ class Grounds:
                 return True
         return False
 
-    def _strangers(self, text: str, taken: list[tuple[int, int]]) -> Iterator[tuple[int, str]]:
+    def _strangers(self, text: str, taken: frozenset[int]) -> Iterator[tuple[int, str]]:
         """Yield the names in `text` that no source has, and where they stand."""
         is_german = _is_german(text)
         before = ""
         for match in _WORD.finditer(text):
             word = match[0]
             previous, before = before, word
-            if any(start <= match.start() < end for start, end in taken) or _UNSPACED.search(word):
+            if match.start() in taken or _UNSPACED.search(word):
                 continue
             has_capital = any(char.isupper() for char in word)
             has_digit = any(char.isdigit() for char in word)
@@ -335,7 +337,7 @@ class Grounds:
 
     def _agrees_clause(self, clause: str, pool: _Pool) -> bool:
         heavy = {form for word, _ in _heavy(clause, _STOPS) for form in _forms(word)} - self._name_forms
-        scored = [(len(heavy & terms), negated) for terms, negated in pool.clauses]
+        scored = pool.like(heavy)
         best = max((n for n, _ in scored), default=0)
         if best == 0:
             return True
@@ -395,8 +397,17 @@ class _Pool:
         self._terms: frozenset[str] = frozenset().union(*(unit.terms for unit in self.units))
         self._prefixes = _prefixes(self._terms)
         self._bases = frozenset(words.IRREGULAR[term] for term in self._terms if term in words.IRREGULAR)
-        self.clauses = [(_terms(clause), is_negated(clause)) for unit in self.units for clause in _clauses(unit.text)]
-        """What is said in them, and whether it is denied."""
+        clauses = [clause for unit in self.units for clause in _clauses(unit.text)]
+        self._denied = [is_negated(clause) for clause in clauses]
+        self._having: dict[str, list[int]] = {}
+        for at, clause in enumerate(clauses):
+            for term in _terms(clause):
+                self._having.setdefault(term, []).append(at)
+
+    def like(self, terms: Iterable[str]) -> list[tuple[int, bool]]:
+        """Return how many of the terms a clause has, for each that has some, and whether what it says is denied."""
+        counts = collections.Counter(at for term in terms for at in self._having.get(term, ()))
+        return [(n, self._denied[at]) for at, n in counts.items()]
 
     def has(self, word: str) -> bool:
         """Return whether there is a form of `word`."""
@@ -438,6 +449,7 @@ def _terms(text: str) -> frozenset[str]:
     return frozenset(token.lead_terms(text, "").split())
 
 
+@functools.lru_cache(maxsize=20_000)
 def _forms(word: str) -> frozenset[str]:
     """Return the terms that stand for a word as a whole; a part of a compound does not."""
     plain = re.sub(r"['’]s$", "", word)
@@ -471,10 +483,10 @@ def _n_shared(one: str, other: str) -> int:
 
 def _heavy(text: str, light: frozenset[str] = LIGHT) -> Iterator[tuple[str, float]]:
     """Yield the words of a text that are not `light`, with their weight; of scripts without spaces, single signs."""
-    taken = [(one.start, one.end) for one in figure.read(text)]
+    taken = frozenset(at for one in figure.read(text) for at in range(one.start, one.end))
     for match in _WORD.finditer(text):
         word = match[0]
-        if any(start <= match.start() < end for start, end in taken):
+        if match.start() in taken:
             continue
         if _UNSPACED.search(word):
             yield from ((char, 0.4) for char in word if char not in _HAN_GLUE and not "\u3041" <= char <= "\u309f")

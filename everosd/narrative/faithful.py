@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from everosd.index import token
-from everosd.narrative import check, figure, source, spoken, words
+from everosd.narrative import check, figure, source, spoken, words, writing
 
 LEAST = 0.15
 """Share of the sources' statements that a text has something of; with less it is none of them (as in extraction)."""
@@ -61,6 +61,8 @@ class Verdict(NamedTuple):
     missing: tuple[Statement, ...]
     """What it does not say, the oldest first."""
     n_statements: int
+    n_told: int
+    """Of the statements, those that it says."""
     is_of_them: bool
     """Whether it has something of enough of what they say."""
 
@@ -82,7 +84,7 @@ class Evidence:
         """Take sources in time order; `is_translated`: texts are in another language, so only figures can be compared."""
         self._is_translated = is_translated
         self._days = {one.at.date() for one in sources} | {
-            day for one in sources for turn in spoken.turns(one.content) if (day := _day(turn.day)) is not None
+            day for one in sources for turn in spoken.turns(one.content) if (day := day_of(turn.day)) is not None
         }
         lines = [text for one in sources for text in (one.subject, *_lines(one.content), *beside(one)) if text]
         self._grounds = _grounds(lines, self._days)
@@ -97,6 +99,7 @@ class Evidence:
         told = _grounds(lines, self._days)
         known = "\n".join(map(_plain, lines))
         missing = [one for one in self.statements if not self._is_told(one, told, known)]
+        n_told = len(self.statements) - len(missing)
         lacking = {one.text for one in missing}
         missing += [
             one for one in self._figured if one.text not in lacking and self._lacks_figure(one.text, told, known)
@@ -106,7 +109,10 @@ class Evidence:
             strange=self._strange(lines),
             missing=tuple(sorted(distinct(missing), key=_order)),
             n_statements=len(self.statements),
-            is_of_them=self._is_translated or self._grounds.coverage("\n".join(lines)) >= LEAST,
+            n_told=n_told,
+            is_of_them=self._is_translated
+            or n_told > LEAST * len(self.statements)
+            or self._grounds.coverage("\n".join(lines)) >= LEAST,
         )
 
     def bears_out(self, text: str) -> bool:
@@ -172,7 +178,7 @@ def details(missing: Sequence[Statement]) -> str:
     known = {one.text for one in missing}
     lines: list[str] = []
     for one in missing:
-        text = joined([one.lead, one.text]) if one.lead and one.lead not in known else one.text
+        text = writing.joined([one.lead, one.text]) if one.lead and one.lead not in known else one.text
         lines.append(f"- {one.day.isoformat()}: {text}" if one.day else f"- {text}")
     return "\n".join((spoken.DETAILS, *lines)) if lines else ""
 
@@ -183,25 +189,27 @@ def body(content: str) -> str:
     return "\n".join(lines[: lines.index(spoken.DETAILS)] if spoken.DETAILS in lines else lines).strip()
 
 
+def refers(sentence: str) -> bool:
+    """Return whether a sentence speaks of somebody or something that another one names."""
+    return _REFERS.match(sentence) is not None
+
+
 def declared(text: str) -> str:
     """Return what of a text is stated: without questions; empty: it says nothing."""
     said = [one for one in spoken.sentences(text) if not _QUESTION.search(one)]
-    return joined(said) if weight(" ".join(said)) >= _MIN_WEIGHT else ""
+    return writing.joined(said) if weight(" ".join(said)) >= _MIN_WEIGHT else ""
 
 
 def weight(text: str) -> float:
     """Return how much a text says: words of weight, figures, signs of scripts without spaces."""
     n_signs = len(_UNSPACED.findall(text))
     found = [
-        folded for word in _WORD.findall(text) if not _UNSPACED.search(word) and len(folded := words.fold(word)) > 2
-    ]  # noqa: PLR2004  # says nothing
+        folded
+        for word in _WORD.findall(text)
+        if not _UNSPACED.search(word) and len(folded := words.fold(word)) > 2  # noqa: PLR2004  # shorter ones say nothing
+    ]
     n_words = sum(word not in check.LIGHT or word in words.NEGATIONS for word in found)
     return n_words + n_signs * _SIGN_WEIGHT + len(figure.read(text))
-
-
-def joined(said: Sequence[str]) -> str:
-    """Return sentences as one text."""
-    return "".join(f" {one}" if at and said[at - 1][-1].isascii() else one for at, one in enumerate(said))
 
 
 def beside(one: source.Source) -> list[str]:
@@ -229,7 +237,7 @@ def _of_content(one: source.Source, at: int) -> list[Statement]:
     found: list[Statement] = []
     for turn in spoken.turns(one.content):
         if not turn.is_tool:
-            day = _day(turn.day) or (None if one.is_narrative else one.at.date())
+            day = day_of(turn.day) or (None if one.is_narrative else one.at.date())
             found += _said(turn, day, at)
     return found
 
@@ -239,12 +247,12 @@ def _said(turn: spoken.Turn, day: dt.date | None, at: int) -> list[Statement]:
     found: list[Statement] = []
     lead = ""
     for sentence in spoken.sentences(turn.text):
-        refers = not turn.name and _REFERS.match(sentence) is not None
-        if not refers:
+        is_about = not turn.name and refers(sentence)
+        if not is_about:
             lead = sentence
         if not _QUESTION.search(sentence) and declared(sentence):
             text = f"{turn.name}: {sentence}" if turn.name else sentence
-            found.append(Statement(text, day, at, lead if refers else ""))
+            found.append(Statement(text, day, at, lead if is_about else ""))
     return found
 
 
@@ -268,7 +276,8 @@ def _plain(text: str) -> str:
     return " ".join(text.casefold().split()).rstrip(".。!")
 
 
-def _day(text: str) -> dt.date | None:
+def day_of(text: str) -> dt.date | None:
+    """Return a day that is written `2026-08-10`; None: it is none."""
     try:
         return dt.date.fromisoformat(text)
     except ValueError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import zlib
 from collections.abc import Callable, Iterable
@@ -77,11 +78,22 @@ _HAN = re.compile(
     rf"[{''.join(words.HAN_DIGITS)}{''.join(words.HAN_UNITS)}]+(?=[{words.HAN_COUNTERS}])"
     rf"|[{''.join(words.HAN_DIGITS)}{''.join(words.HAN_UNITS)}]{{2,}}"
 )
+_SHORT_CHARS = 500
+"""Texts up to here are remembered: sentences are read several times over."""
 _JOINS = re.compile(r"[\s-]+(?:and[\s-]+|und[\s-]+|et[\s-]+|y[\s-]+|e[\s-]+)?")
 
 
 def read(text: str) -> list[Said]:
     """Return what a text says of dates, times of day and numbers, in order; places are those of `text`."""
+    return list(_remembered(text)) if len(text) <= _SHORT_CHARS else _read(text)
+
+
+@functools.lru_cache(maxsize=4096)
+def _remembered(text: str) -> tuple[Said, ...]:
+    return tuple(_read(text))
+
+
+def _read(text: str) -> list[Said]:
     folded, places = _folded(text)
     found: list[Said] = []
 

@@ -1,11 +1,15 @@
-"""The language to write in, and whether a text is in it."""
+"""What a model writes: without reasoning and repetitions, in the language that was asked for."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from everosd.narrative import tongue
+from everosd.narrative import check, tongue
 
+_REASONING = re.compile(
+    r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)|</?(?:think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE
+)
 _SAMPLE = 40
 """A text of fewer letters may be in any language."""
 _LANGUAGES = {
@@ -55,3 +59,29 @@ def _script(text: str) -> re.Pattern[str] | None:
     counts = [(len(script.findall(text[:20_000])), at) for at, script in enumerate(_SCRIPTS)]
     most, at = max(counts, key=lambda each: (each[0], -each[1]))
     return _SCRIPTS[at] if most else None
+
+
+def plain(text: str) -> str:
+    """Return a text without reasoning, lines in it as lines should be, and nothing said twice."""
+    seen: set[str] = set()
+    paragraphs: list[str] = []
+    for paragraph in _REASONING.sub("", text).split("\n"):
+        said: list[str] = []
+        for one in check.sentences(paragraph):
+            key = " ".join(one.casefold().split())
+            if key not in seen:
+                seen.add(key)
+                said.append(one)
+        if said:
+            paragraphs.append(joined(said))
+    return "\n".join(paragraphs)
+
+
+def line(text: str) -> str:
+    """Return a text without reasoning, on one line."""
+    return " ".join(_REASONING.sub("", text).split())
+
+
+def joined(said: Sequence[str]) -> str:
+    """Return sentences as one text."""
+    return "".join(f" {one}" if at and said[at - 1][-1].isascii() else one for at, one in enumerate(said))
