@@ -6,13 +6,13 @@ import contextlib
 import dataclasses
 import datetime as dt
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 
 from everosd import config, types
 from everosd.engine import strategy
 from everosd.intake import fact
-from everosd.log import entry_text, file, view
+from everosd.log import entry, entry_text, file, view
 from everosd.models import chat, prompt
 from everosd.narrative import source as texts
 from everosd.reflection import lag, reflect, rollback, source
@@ -208,15 +208,100 @@ async def opened(path: Path, step: file.Step = file.no_step, merging: Scripted |
         yield over(root, step, merging)
 
 
-def is_killed(name: str) -> file.Step:
-    """Return a step that fails at one moment, as if the process had ended there."""
-
-    def step(at: str) -> None:
-        if at == name:
-            raise Killed
-
-    return step
-
-
 class Killed(BaseException):
     """The process ends here: nothing catches it on the way."""
+
+
+class Fuse:
+    """A step that ends everything at the nth moment, or at the first that has a new name."""
+
+    def __init__(self, nth: int = 0, known: Collection[str] | None = None) -> None:
+        """Give one of the two."""
+        self._nth, self._known, self._n = nth, known, 0
+        self.last = ""
+
+    def __call__(self, name: str) -> None:
+        """Be called at a moment."""
+        self.last = name
+        self._n += 1
+        if self._n == self._nth or (self._known is not None and name not in self._known):
+            raise Killed
+
+
+async def killed(work: Awaitable[object]) -> bool:
+    """Do it until it is killed; False: it was not."""
+    was_killed = False
+    try:
+        await work
+    except* Killed:
+        was_killed = True
+    return was_killed
+
+
+def shop(number: int) -> str:
+    """Return a statement that is like no other."""
+    return f"Mara bought {100 + number} grams of tea in shop {number:03}."
+
+
+async def scatter(
+    root: open_root.Root, owner: types.Owner, numbers: Sequence[int], *, cluster: str = CLUSTER
+) -> list[str]:
+    """Write Episodes of one statement each with their facts, over several files; return their ids."""
+    ids: list[str] = []
+    for first in range(0, len(numbers), 10):
+        part = numbers[first : first + 10]
+        date = f"2026-01-{1 + (part[0] // 10) % 28:02}"
+        moments = [f"{date}T12:{number % 60:02}:00+00:00" for number in part]
+        drafts = [
+            entry.Draft(
+                fields={"owner_id": owner.id, "session_id": "s", "timestamp": at, "parent_type": "memcell"},
+                sections=(("Subject", "Tea"), ("Content", shop(number))),
+            )
+            for number, at in zip(part, moments, strict=True)
+        ]
+        new = await root.pen.append(owner, "episode", drafts, date=date)
+        facts = [
+            entry.Draft(
+                fields={
+                    "owner_id": owner.id,
+                    "timestamp": at,
+                    "parent_type": "episode",
+                    "parent_id": entry_id,
+                    "source_digest": fact.source_digest(shop(number)),
+                },
+                sections=(("Fact", shop(number)),),
+            )
+            for number, at, entry_id in zip(part, moments, new, strict=True)
+        ]
+        await root.pen.append(owner, "atomic_fact", facts, date=date)
+        rows = [
+            entry.Draft(fields={"event": "joined", "cluster_id": cluster, "member_id": each, "member_type": "episode"})
+            for each in new
+        ]
+        await root.pen.append(owner, "cluster", rows, date=date)
+        ids += new
+    return ids
+
+
+async def wrongs(mind: Mind, statements: Sequence[str], *, is_finished: bool) -> list[str]:
+    """Return what is wrong with a memory that has these statements; nothing should be, wherever it was cut off.
+
+    Once what was begun is finished, each is said by one live fact, and no two live Episodes say the same.
+    """
+    episodes, facts = await mind.live(), await mind.facts()
+    found = [f"gone: {one}" for one in statements if not any(one in said(each) for each in episodes)]
+    problems = mind.root.node.cascade.status().problems
+    found += [f"{one.path}: {one.reason}" for one in problems if one.kind == "successor"]
+    told = [one for each in episodes for one in said(each).splitlines() if one.strip()]
+    if is_finished:
+        found += [f"said {told.count(one)} times: {one}" for one in statements if told.count(one) != 1]
+        found += [f"{facts.count(one)} facts: {one}" for one in statements if facts.count(one) != 1]
+        owners = {one.entry_id for one in episodes}
+        found += [f"fact of nobody: {one.raw}" for one in await mind.live("atomic_fact") if one.parent_id not in owners]
+    else:
+        found += [f"no fact: {one}" for one in statements if one not in facts]
+    made = [
+        source.episode(one).report_id for one in await mind.root.all(mind.owner, "episode") if source.is_narrative(one)
+    ]
+    found += [f"two narratives of one merge: {one}" for one in made if made.count(one) > 1]
+    return found
