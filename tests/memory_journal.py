@@ -21,11 +21,11 @@ class MemoryJournal:
         self.elsewhere: set[tuple[types.RelPath, str]] = set()
         self._number = 0
 
-    async def highest(self, owner: types.Owner, prefix: str, date: str) -> int:
+    def highest(self, owner: types.Owner, prefix: str, date: str) -> int:
         """Return what a test has put into `high`."""
         return self.high.get((owner, prefix, date), 0)
 
-    async def planned(self, path: types.RelPath, write: heal.Write) -> int:
+    def planned(self, path: types.RelPath, write: heal.Write) -> int:
         """Remember a write."""
         self._number += 1
         self.writes[self._number] = (path, write)
@@ -35,7 +35,7 @@ class MemoryJournal:
         """Remember that it happened."""
         self.is_landed.add(number)
 
-    async def dropped(self, number: int) -> None:
+    def dropped(self, number: int) -> None:
         """Forget it."""
         del self.writes[number]
 

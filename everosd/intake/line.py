@@ -6,6 +6,7 @@ import asyncio
 import collections
 import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from pathlib import PurePosixPath
 
 import msgspec
 
@@ -161,12 +162,14 @@ class Line:
 
     async def append(self, kind: str, drafts: Sequence[entry.Draft]) -> None:
         """Append rows to the log of the session; under the lock."""
-        is_in_step = await self._is_in_step()
+        was_read, self._is_read = self._is_read, False
         # Where somebody else wrote to it, or this ends half way, the log is read again: what is in it holds.
-        self._is_read = False
-        await self._pen.append(self.owner, kind, drafts)
-        if is_in_step:
-            self._state.files = await self._identities()
+        grew = await self._pen.append_seen(self.owner, kind, drafts)
+        if grew is None or not was_read:
+            return
+        name = PurePosixPath(grew.path).name
+        if self._state.files.get(name) == grew.before:
+            self._state.files[name] = grew.after
             self._is_read = True
 
     async def keep(self, rows: Sequence[tuple[session.Key, message.Message]], drafts: Sequence[entry.Draft]) -> None:

@@ -17,17 +17,17 @@ T = TypeVar("T")
 class Journal(Protocol):
     """What the writer needs of the ledger: numbers already given, and a memory of its own writes."""
 
-    async def highest(self, owner: types.Owner, prefix: str, date: str) -> int:
-        """Return the highest number ever seen in ids of that owner, prefix and date (`YYYYMMDD`); 0 for none."""
+    def highest(self, owner: types.Owner, prefix: str, date: str) -> int:
+        """Return the highest number ever seen in ids of that owner, prefix and date (`YYYYMMDD`); 0 for none. Blocks."""
 
-    async def planned(self, path: types.RelPath, write: heal.Write) -> int:
-        """Remember a write that is about to happen; return its number."""
+    def planned(self, path: types.RelPath, write: heal.Write) -> int:
+        """Remember a write that is about to happen; return its number. Blocks."""
 
     async def landed(self, number: int) -> None:
         """Remember that a planned write is in the file."""
 
-    async def dropped(self, number: int) -> None:
-        """Forget a planned write: it did not happen."""
+    def dropped(self, number: int) -> None:
+        """Forget a planned write: it did not happen. Blocks."""
 
     async def since(self, path: types.RelPath, stamp: str) -> list[heal.Write]:
         """Return the landed writes to a file whose stamp is later than `stamp`."""

@@ -24,6 +24,15 @@ Expunging = Callable[[Sequence[entry.Entry]], Mapping[str, entry.Entry | None]]
 """The rows of a file → those of them that change, by id: what stands in their place; None: nothing does."""
 
 
+class Grew(msgspec.Struct, frozen=True, kw_only=True):
+    """A file just before and just after an append."""
+
+    path: types.RelPath
+    before: file.Identity | None
+    """None: there was none."""
+    after: file.Identity
+
+
 class Append(msgspec.Struct, kw_only=True):
     """Add entries at the end."""
 
@@ -32,6 +41,8 @@ class Append(msgspec.Struct, kw_only=True):
     drafts: tuple[entry.Draft, ...]
     ids: tuple[types.EntryId, ...] = ()
     """Allotted once: an attempt that has to be repeated keeps them."""
+    grew: Grew | None = None
+    """How a file that only machines write has grown, where by these entries alone; None: that is not certain."""
 
 
 class Update(msgspec.Struct, frozen=True, kw_only=True):

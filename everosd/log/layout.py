@@ -218,6 +218,11 @@ def leftover(name: str) -> Literal["", "leftover", "conflict"]:
     return "leftover" if _LEFTOVER.search(name) else ""
 
 
+def is_in_session(path: types.RelPath) -> bool:
+    """Tell whether a path of memory is one of a session's."""
+    return path.split("/", 3)[2:3] == ["sessions"]
+
+
 def place(path: types.RelPath) -> Place | None:
     """Say whose memory of which kind stands at a path; None where none is read.
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import threading
+from collections.abc import Sequence
 
 import msgspec
 
@@ -16,24 +18,30 @@ Slot = tuple[types.Owner, str, str]
 
 
 class Numbering:
-    """The numbers that one writer has given out. Lives on the event loop."""
+    """The numbers that one writer has given out. Every method may be called from any thread."""
 
     def __init__(self, context: contexts.Context) -> None:
         """Start knowing of none."""
         self._context = context
         self._high: dict[Slot, int] = {}
+        self._lock = threading.Lock()
 
-    async def entries(
-        self, queue: job.Queue, parsed: parse.Parsed | None, what: job.Append, floors: dict[Slot, int]
-    ) -> list[entry.Entry]:
-        """Return the drafts of one call as entries, with ids that nobody has had before.
+    def entries(
+        self, queue: job.Queue, parsed: parse.Parsed | None, asked: Sequence[job.Append]
+    ) -> list[list[entry.Entry]]:
+        """Return the drafts of each call as entries, with ids that nobody has had before. Blocks; any thread.
 
         Args:
             queue: Of the file that they go to.
-            parsed: The file as it is; None: there is none.
-            what: What is asked for; keeps the ids, for an attempt that has to be repeated.
-            floors: The highest numbers in use, as found out in this turn; filled here.
+            parsed: The file as it is; None: there is none, or it is as everosd left it.
+            asked: What is asked for; keeps the ids, for an attempt that has to be repeated.
         """
+        floors: dict[Slot, int] = {}
+        return [self._entries(queue, parsed, what, floors) for what in asked]
+
+    def _entries(
+        self, queue: job.Queue, parsed: parse.Parsed | None, what: job.Append, floors: dict[Slot, int]
+    ) -> list[entry.Entry]:
         prefix = kinds.BY_NAME[what.kind].prefix
         date = (queue.place.date or layout.UNKNOWN_DATE).replace("-", "")
         slot = (what.owner, prefix, date)
@@ -41,19 +49,19 @@ class Numbering:
             # The path has lost the end of a long owner id; whoever asks knows it.
             queue.place = msgspec.structs.replace(queue.place, owner=what.owner, is_shortened=False)
         if slot not in floors:
-            given = await self._context.journal.highest(what.owner, prefix, date)
+            given = self._context.journal.highest(what.owner, prefix, date)
             if slot not in self._high:
                 # The ledger may be new and still be reading: what stands in the other files of that day counts too.
-                given = max(given, await self._context.in_thread(lambda: self._highest_on_disk(queue.path, what, date)))
+                given = max(given, self._highest_on_disk(queue.path, what, date))
             floors[slot] = max(given, 0 if parsed is None else _highest(parsed, prefix, date))
-        # From here on nothing waits, so that no other file of the owner can take the same numbers.
         is_taken = parsed is not None and any(each in parsed.ids for each in what.ids)
         if not what.ids or is_taken:
-            high = max(self._high.get(slot, 0), floors[slot])
+            with self._lock:  # another file of the owner may be in need of the same numbers
+                high = max(self._high.get(slot, 0), floors[slot])
+                self._high[slot] = high + len(what.drafts)
             what.ids = tuple(
                 types.EntryId(f"{prefix}_{date}_{high + nth:08}") for nth in range(1, len(what.drafts) + 1)
             )
-            self._high[slot] = high + len(what.drafts)
         return [
             entry.Entry(kind=what.kind, id=key, fields=draft.fields, preamble=draft.preamble, sections=draft.sections)
             for key, draft in zip(what.ids, what.drafts, strict=True)

@@ -32,7 +32,12 @@ def marked_text(entry: entries.Entry, newline: str = "\n") -> str:
     Raises:
         ValueError: a field's name is not lower snake case, or a section has no title.
     """
-    text = f"{open_marker(entry.id)}\n{inner_text(entry)}\n{close_marker(entry.id)}\n"
+    return between_markers(entry.id, inner_text(entry), newline)
+
+
+def between_markers(entry_id: str, raw: str, newline: str = "\n") -> str:
+    """Return the raw text of an entry with its markers, ending in a newline."""
+    text = f"{open_marker(entry_id)}\n{raw}\n{close_marker(entry_id)}\n"
     return text if newline == "\n" else text.replace("\n", newline)
 
 

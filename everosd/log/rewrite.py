@@ -9,14 +9,27 @@ import codecs
 import datetime as dt
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import msgspec
 import structlog
 
 from everosd import errors, types
 from everosd.log import context as contexts
-from everosd.log import displaced, exchange, file, frontmatter, heal, job, numbering, parse, replacement, stale, swap
+from everosd.log import (
+    displaced,
+    entry,
+    exchange,
+    file,
+    frontmatter,
+    heal,
+    job,
+    numbering,
+    parse,
+    replacement,
+    stale,
+    swap,
+)
 
 log = structlog.get_logger()
 
@@ -25,6 +38,28 @@ _URGENT_AFTER_S = 2.0
 _RETURN_WAIT_S = 1.0
 """A file that was there and is not: an editor may be about to put its new version there."""
 _ABSENT_PAUSE_S = 0.05
+
+
+class _Found:
+    """A file as it was found."""
+
+    __slots__ = ("data", "numbered", "parsed", "path")
+
+    def __init__(self, path: Path, data: bytes | None, parsed: parse.Parsed | None) -> None:
+        self.path, self.data, self.parsed = path, data, parsed
+        self.numbered: list[list[entry.Entry]] = []
+        """What is to be appended, call by call."""
+
+
+class _Written(NamedTuple):
+    """What became of an attempt to replace a file."""
+
+    plan: replacement.Replacement
+    outcome: exchange.Replaced | exchange.Changed | exchange.Busy
+    new: bytes
+    stamp: str
+    number: int
+    """Of the planned write in the journal; dropped where nothing was replaced."""
 
 
 class Rewriter:
@@ -45,7 +80,7 @@ class Rewriter:
         """Return the stamp of the last write of this process to a file; empty when there was none."""
         return self._stamps.get(path, "")
 
-    async def turn(self, queue: job.Queue, absolute: Path, jobs: Sequence[job.Job]) -> parse.Warning | None:
+    async def turn(self, queue: job.Queue, jobs: Sequence[job.Job]) -> parse.Warning | None:
         """Try once; jobs that are not finished or failed afterwards wait for the next turn.
 
         Returns:
@@ -54,18 +89,22 @@ class Rewriter:
         Raises:
             errors.WriteRefused: The disk is full, the file is protected, …: nothing was written.
         """
-        now_s = self._context.clock.monotonic_s()
-        is_urgent = now_s - min(each.asked_s for each in jobs) > _URGENT_AFTER_S
-        is_light = all(_needs_no_entries(each.what) for each in jobs)
-        found = await self._context.in_thread(
-            lambda: self._load(queue, absolute, is_urgent=is_urgent, is_light=is_light)
-        )
-        if isinstance(found, exchange.Busy):
-            await self._wait(queue, found)
-            return None
-        data, parsed = found
+        waited_s = self._context.clock.monotonic_s() - min(each.asked_s for each in jobs)
+        is_urgent = waited_s > _URGENT_AFTER_S
+        found = await self._context.in_thread(lambda: self._append_as_left(queue, jobs, is_urgent=is_urgent))
+        if isinstance(found, _Found):
+            return await self._rewrite(queue, found, jobs, is_urgent=is_urgent)
+        await self._written(queue, found)
+        return None
+
+    async def _rewrite(
+        self, queue: job.Queue, found: _Found, jobs: Sequence[job.Job], *, is_urgent: bool
+    ) -> parse.Warning | None:
+        """Try once with a file that somebody may have saved; see `turn`."""
+        absolute, data, parsed = found.path, found.data, found.parsed
         if not data and queue.was_there:
             # An editor that has emptied the file is about to write it; one that moved it away, to put a new one there.
+            now_s = self._context.clock.monotonic_s()
             queue.absent_since_s = queue.absent_since_s or now_s
             if now_s - queue.absent_since_s < _RETURN_WAIT_S:
                 await self._context.clock.sleep(_ABSENT_PAUSE_S)
@@ -79,16 +118,52 @@ class Rewriter:
             return None
         if parsed is not None and parsed.error is not None:
             return parsed.error
-        plan = await self._plan(queue, parsed, jobs)
+        plan = await self._plan(queue, found, jobs)
         if plan.is_empty():
             plan.finish()
             return None
-        outcome = await self._replace(queue, absolute, data, plan, is_urgent=is_urgent)
+        try:
+            written = await self._context.in_thread(lambda: self._write(queue, found, plan, is_urgent=is_urgent))
+        except ValueError:
+            if not plan.blame():
+                raise
+            return None
+        await self._written(queue, written)
+        return None
+
+    def _append_as_left(
+        self, queue: job.Queue, jobs: Sequence[job.Job], *, is_urgent: bool
+    ) -> _Written | _Found | exchange.Busy:
+        """Append to a file that is as the daemon left it, or was never there; else return what there is. Blocks."""
+        found = self._load(queue, is_urgent=is_urgent, is_light=all(_needs_no_entries(each.what) for each in jobs))
+        if isinstance(found, exchange.Busy) or (found.parsed is not None and found.parsed.error is not None):
+            return found
+        asked = [each.what for each in jobs if isinstance(each.what, job.Append)]
+        found.numbered = self._numbers.entries(queue, found.parsed, asked)
+        is_as_left = found.parsed.digest == queue.digest if found.parsed is not None else not queue.was_there
+        if len(asked) < len(jobs) or not is_as_left:
+            return found
+        plan = replacement.Replacement(found.parsed)
+        for each, what, entries in zip(jobs, asked, found.numbered, strict=True):
+            plan.appended += entries
+            plan.results.append((each, what.ids))
+        try:
+            return self._write(queue, found, plan, is_urgent=is_urgent)
+        except ValueError:  # whose fault that is, is found out where they can be told
+            return found
+
+    async def _written(self, queue: job.Queue, written: _Written | exchange.Busy) -> None:
+        """Tell everybody; those whose entries are not on disk wait for the next turn."""
+        outcome = written.outcome if isinstance(written, _Written) else written
         if isinstance(outcome, exchange.Busy):
             await self._wait(queue, outcome)
-        elif isinstance(outcome, exchange.Replaced):
-            plan.finish()
-        return None
+        elif isinstance(outcome, exchange.Replaced) and isinstance(written, _Written):
+            self._note(queue, outcome, written.new)
+            queue.is_plain = written.plan.leaves_plain_file()
+            self._stamps[queue.path] = written.stamp
+            written.plan.finish()
+            # Before any of them has a turn it is on its way to the ledger: whoever asks the journal finds it landed.
+            await self._landed(queue.path, written.number)
 
     async def _turn_whole(
         self, queue: job.Queue, absolute: Path, data: bytes | None, asked: job.Job, *, is_urgent: bool
@@ -141,9 +216,8 @@ class Rewriter:
         queue.settled = busy.identity
         await self._context.clock.sleep(busy.wait_s)
 
-    def _load(
-        self, queue: job.Queue, absolute: Path, *, is_urgent: bool, is_light: bool
-    ) -> tuple[bytes | None, parse.Parsed | None] | exchange.Busy:
+    def _load(self, queue: job.Queue, *, is_urgent: bool, is_light: bool) -> _Found | exchange.Busy:
+        absolute = self._context.layout.absolute(queue.path)
         if not is_urgent:
             busy = exchange.busy(absolute, queue.settled)
             if busy is not None:
@@ -151,13 +225,13 @@ class Rewriter:
         try:
             data = file.read(absolute).data
         except (FileNotFoundError, NotADirectoryError):
-            return None, None
+            return _Found(absolute, None, None)
         except OSError as error:
             raise file.refusal(absolute, error) from error
         queue.was_there = True
         if is_light and queue.is_plain and file.digest(data) == queue.digest:
-            return data, self._parse_head(queue, data)
-        return data, parse.parse(queue.path, data, queue.place)
+            return _Found(absolute, data, self._parse_head(queue, data))
+        return _Found(absolute, data, parse.parse(queue.path, data, queue.place))
 
     def _parse_head(self, queue: job.Queue, data: bytes) -> parse.Parsed:
         """Read what an addition needs of a file that is as the daemon left it: everything but the entries."""
@@ -167,9 +241,8 @@ class Rewriter:
         parsed = parse.parse(queue.path, head, queue.place)
         return msgspec.structs.replace(parsed, text=text, has_bom=has_bom, digest=queue.digest)
 
-    async def _plan(
-        self, queue: job.Queue, parsed: parse.Parsed | None, jobs: Sequence[job.Job]
-    ) -> replacement.Replacement:
+    async def _plan(self, queue: job.Queue, found: _Found, jobs: Sequence[job.Job]) -> replacement.Replacement:
+        parsed = found.parsed
         if isinstance(jobs[0].what, job.Late):
             plan = await self._saves.take_in(queue, parsed, jobs[0].what)
             plan.results.append((jobs[0], None))
@@ -177,7 +250,7 @@ class Rewriter:
         plan = replacement.Replacement(parsed)
         known = next((each.what.known for each in jobs if isinstance(each.what, job.Heal)), None)
         report = await self._saves.heal(queue, plan, known)
-        floors: dict[numbering.Slot, int] = {}
+        numbered = iter(found.numbered)
         # First: what is asked to be appended beside it is not looked at.
         for each in jobs:
             if isinstance(each.what, job.Expunge):
@@ -187,7 +260,7 @@ class Rewriter:
             what = each.what
             try:
                 if isinstance(what, job.Append):
-                    plan.appended += await self._numbers.entries(queue, parsed, what, floors)
+                    plan.appended += next(numbered)
                     plan.results.append((each, what.ids))
                 elif isinstance(what, job.Heal):
                     plan.results.append((each, report))
@@ -210,35 +283,25 @@ class Rewriter:
             plan.stamps += await self._saves.moments(queue.path)
         plan.results.append((asked, gone))
 
-    async def _replace(
-        self, queue: job.Queue, absolute: Path, data: bytes | None, plan: replacement.Replacement, *, is_urgent: bool
-    ) -> exchange.Replaced | exchange.Changed | exchange.Busy:
+    def _write(self, queue: job.Queue, found: _Found, plan: replacement.Replacement, *, is_urgent: bool) -> _Written:
+        """Try once to put the planned version in the place of the one that was found. Blocks.
+
+        Raises:
+            errors.WriteRefused: Nothing has changed.
+            ValueError: An entry cannot be written: see `Replacement.blame`.
+        """
         stamp = self._next_stamp(queue.path, plan)
-        context = self._context
-
-        def prepare() -> tuple[bytes, heal.Write]:
-            return plan.render(queue.place, stamp), plan.write(stamp)
-
+        new, write = plan.render(queue.place, stamp), plan.write(stamp)
+        journal = self._context.journal
+        number = journal.planned(queue.path, write)
         try:
-            new, write = await context.in_thread(prepare)
-        except ValueError:
-            if not plan.blame():
-                raise
-            return exchange.Changed()
-        number = await context.journal.planned(queue.path, write)
-        try:
-            outcome = await context.in_thread(lambda: self._exchange(queue, absolute, data, new, is_urgent=is_urgent))
+            outcome = self._exchange(queue, found.path, found.data, new, is_urgent=is_urgent)
         except errors.WriteRefused:
-            await context.journal.dropped(number)
+            journal.dropped(number)
             raise
-        if isinstance(outcome, exchange.Replaced):
-            self._note(queue, outcome, new)
-            queue.is_plain = plan.leaves_plain_file()
-            self._stamps[queue.path] = stamp
-            await self._landed(queue.path, number)
-        else:
-            await context.journal.dropped(number)
-        return outcome
+        if not isinstance(outcome, exchange.Replaced):
+            journal.dropped(number)
+        return _Written(plan=plan, outcome=outcome, new=new, stamp=stamp, number=number)
 
     async def _landed(self, path: types.RelPath, number: int) -> None:
         try:

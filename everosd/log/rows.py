@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import datetime as dt
 import functools
-from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import cast
+from collections.abc import Sequence
+from typing import NamedTuple, cast
 
 from everosd import clock, errors
 from everosd.log import context as contexts
 from everosd.log import entry, exchange, file, growth, job, numbering, parse, recent, render, replacement, rewrite, tail
 from everosd.log import heal as healing
+
+
+class _Written(NamedTuple):
+    """What became of an attempt to append."""
+
+    good: list[tuple[job.Job, job.Append]]
+    bad: list[tuple[job.Job, ValueError]]
+    """Whose entries cannot be written, and why."""
+    rows: list[tuple[entry.Entry, str]]
+    """Those of the good ones, with their raw text."""
+    grew: job.Grew | None
+    """None: the file was not as it was, and nothing was written."""
+    refusal: errors.WriteRefused | None
 
 
 class Rows:
@@ -30,7 +41,7 @@ class Rows:
         self._context, self._numbers, self._recent, self._rewriter = context, numbers, appended, rewriter
         self._growth = grown
 
-    async def turn(self, queue: job.Queue, absolute: Path, jobs: Sequence[job.Job]) -> parse.Warning | None:
+    async def turn(self, queue: job.Queue, jobs: Sequence[job.Job]) -> parse.Warning | None:
         """Write what was asked for; jobs that are not finished or failed afterwards wait for the next turn.
 
         Returns:
@@ -44,52 +55,80 @@ class Rows:
                 each.fail(errors.WriteRefused(queue.path, "is only appended to"))
         jobs = [each for each in jobs if not each.future.done()]
         if not all(isinstance(each.what, job.Append) for each in jobs):
-            return await self._rewriter.turn(queue, absolute, jobs)
-        is_there, parsed = await self._context.in_thread(lambda: self._load(queue, absolute))
-        if parsed is not None and parsed.error is not None:
-            return parsed.error
-        if parsed is not None and healing.lost_rows(parsed, self._recent.of(queue.path)):
-            # Somebody saved a copy that is older than these rows. Once more is appended to it, that shows no longer.
-            return await self._rewriter.turn(queue, absolute, jobs)
-        if jobs:
-            await self._append(queue, absolute, jobs, parsed, is_there=is_there)
+            return await self._rewriter.turn(queue, jobs)
+        if not jobs:
+            return None
+        found = await self._context.in_thread(lambda: self._append_as_left(queue, jobs))
+        if isinstance(found, parse.Parsed):
+            if found.error is not None:
+                return found.error
+            if healing.lost_rows(found, self._recent.of(queue.path)):
+                # Somebody saved a copy that is older than these rows. Once more is appended to it, that shows no longer.
+                return await self._rewriter.turn(queue, jobs)
+            read = found
+            found = await self._context.in_thread(lambda: self._append(queue, jobs, read, is_there=True))
+        self._finish(queue, found)
         return None
 
-    async def _append(
-        self,
-        queue: job.Queue,
-        absolute: Path,
-        jobs: Sequence[job.Job],
-        parsed: parse.Parsed | None,
-        *,
-        is_there: bool,
-    ) -> None:
-        floors: dict[numbering.Slot, int] = {}
-        made = []
-        for each in jobs:
-            what = cast("job.Append", each.what)
-            made.append((each, await self._numbers.entries(queue, parsed, what, floors)))
-        good, rows = await self._context.in_thread(lambda: _encodable(made))
-        if not rows:
-            # Those who asked have been told, on the loop's next turn.
-            await asyncio.sleep(0)
-            return
+    def _append_as_left(self, queue: job.Queue, jobs: Sequence[job.Job]) -> _Written | parse.Parsed:
+        """Append to a file that is as the daemon left it, or is not there; return any other one, as it is. Blocks."""
+        is_there, parsed = self._load(queue)
+        return self._append(queue, jobs, None, is_there=is_there) if parsed is None else parsed
+
+    def _append(
+        self, queue: job.Queue, jobs: Sequence[job.Job], parsed: parse.Parsed | None, *, is_there: bool
+    ) -> _Written:
+        """Append; `parsed` is the file where it is not as the daemon left it. Blocks."""
+        made = self._numbers.entries(queue, parsed, [cast("job.Append", each.what) for each in jobs])
+        good: list[tuple[job.Job, job.Append]] = []
+        bad: list[tuple[job.Job, ValueError]] = []
+        rows: list[tuple[entry.Entry, str]] = []
+        for asked, entries in zip(jobs, made, strict=True):
+            try:
+                texts = [(each, replacement.raw(each)) for each in entries]
+                for _, text in texts:
+                    text.encode()
+            except ValueError as error:
+                bad.append((asked, error))
+            else:
+                good.append((asked, cast("job.Append", asked.what)))
+                rows += texts
+        grew: job.Grew | None = None
+        refusal: errors.WriteRefused | None = None
         try:
-            queue.left = await self._context.in_thread(lambda: self._write(queue, absolute, rows, is_there=is_there))
-        except errors.WriteRefused:
-            for row in rows:
+            if rows:
+                grew = self._write(queue, rows, is_there=is_there)
+        except errors.WriteRefused as error:
+            refusal = error
+        return _Written(good=good, bad=bad, rows=rows, grew=grew, refusal=refusal)
+
+    def _finish(self, queue: job.Queue, written: _Written) -> None:
+        """Tell everybody; those whose rows are not on disk wait for the next turn.
+
+        Raises:
+            errors.WriteRefused: Nothing was written.
+        """
+        for asked, error in written.bad:
+            asked.fail(error)
+        if written.refusal is not None:
+            for row, _ in written.rows:
                 self._recent.refuse(queue.path, row.id)
-            raise
-        if queue.left is not None:
+            raise written.refusal
+        if not written.rows:
+            return
+        queue.left = None if written.grew is None else written.grew.after
+        if written.grew is not None:
             queue.settled = queue.left
             at_us = clock.to_us(self._context.clock.now())
-            for row in rows:
-                self._recent.add(queue.path, healing.Row(id=row.id, text=replacement.raw(row), at_us=at_us))
-            for each in good:
-                each.finish(cast("job.Append", each.what).ids)
+            for row, text in written.rows:
+                self._recent.add(queue.path, healing.Row(id=row.id, text=text, at_us=at_us))
+            for asked, what in written.good:
+                what.grew = written.grew if len(written.good) == 1 else None
+                asked.finish(what.ids)
 
-    def _load(self, queue: job.Queue, absolute: Path) -> tuple[bool, parse.Parsed | None]:
+    def _load(self, queue: job.Queue) -> tuple[bool, parse.Parsed | None]:
         """Read the file, unless it is as the daemon left it; cut what a crash left half-written."""
+        absolute = self._context.layout.absolute(queue.path)
         identity = file.identify(absolute)
         if identity is None:
             return False, None
@@ -104,33 +143,19 @@ class Rows:
         queue.newline = parsed.newline
         return True, parsed
 
-    def _write(
-        self, queue: job.Queue, absolute: Path, rows: Sequence[entry.Entry], *, is_there: bool
-    ) -> file.Identity | None:
-        """Return the state of the file afterwards; None when it is not as it was and nothing was written."""
+    def _write(self, queue: job.Queue, rows: Sequence[tuple[entry.Entry, str]], *, is_there: bool) -> job.Grew | None:
+        """Return the file before and after; None when it is not as it was and nothing was written."""
+        absolute = self._context.layout.root / queue.path
         if is_there:
-            text = "".join(render.marked_text(each, queue.newline) for each in rows)
+            text = "".join(render.between_markers(row.id, raw, queue.newline) for row, raw in rows)
             data = text.encode("utf-8", "surrogatepass")
             grew = functools.partial(self._growth.grew, queue.path)
-            return tail.append(absolute, data, step=self._context.step, grew=grew)
+            states = tail.append(absolute, data, step=self._context.step, grew=grew)
+            return None if states is None else job.Grew(path=queue.path, before=states[0], after=states[1])
         file.make_folder(absolute.parent)
         stamp = self._context.clock.now().astimezone(dt.UTC).isoformat(timespec="microseconds")
-        new = render.new_file(queue.place, rows, stamp=stamp)
+        new = render.new_file(queue.place, [row for row, _ in rows], stamp=stamp)
         outcome = exchange.replace(absolute, None, new, self._context.tmp, step=self._context.step)
-        return outcome.identity if isinstance(outcome, exchange.Replaced) else None
-
-
-def _encodable(made: Iterable[tuple[job.Job, list[entry.Entry]]]) -> tuple[list[job.Job], list[entry.Entry]]:
-    """Return what can be written; fail those callers whose entries cannot. Runs in a thread."""
-    good: list[job.Job] = []
-    rows: list[entry.Entry] = []
-    for asked, entries in made:
-        try:
-            for each in entries:
-                replacement.raw(each).encode()
-        except ValueError as error:
-            asked.future.get_loop().call_soon_threadsafe(asked.fail, error)
-        else:
-            good.append(asked)
-            rows += entries
-    return good, rows
+        if not isinstance(outcome, exchange.Replaced):
+            return None
+        return job.Grew(path=queue.path, before=None, after=outcome.identity)

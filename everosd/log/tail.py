@@ -33,7 +33,7 @@ def _tell_nobody(before: file.Identity, after: file.Identity, n_bytes: int) -> N
 
 def append(
     path: Path, data: bytes, *, step: file.Step = file.no_step, grew: Grew = _tell_nobody
-) -> file.Identity | None:
+) -> tuple[file.Identity, file.Identity] | None:
     """Add bytes at the end of a file that only machines write, and bring them to disk.
 
     A line that was left without an end gets one first. After a failure the file is as long as before.
@@ -45,8 +45,8 @@ def append(
         grew: Called as soon as the bytes can be read.
 
     Returns:
-        The state of the file afterwards; None when there is none, or the name stands for another file now: read again
-        and repeat.
+        The states of the file just before and afterwards; None when there is none, or the name stands for another file
+        now: read again and repeat.
 
     Raises:
         errors.WriteRefused: No space, no permission, read-only, or another program holds a lock on it.
@@ -80,7 +80,7 @@ def append(
         now = file.identify(path)
         if now is None or now.inode != written.inode or now.device != written.device:
             return None
-        return written
+        return before, written
 
 
 def _lock(path: Path, descriptor: int) -> None:

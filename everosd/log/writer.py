@@ -138,10 +138,28 @@ class Writer:
         """
         if not drafts:
             return ()
-        day = date or self._clock.now().astimezone(self._timezone).date().isoformat()
-        path = self.layout.path_for(owner, kind, day, memory_type=memory_type, memory_path=memory_path)
         what = job.Append(owner=owner, kind=kind, drafts=tuple(drafts))
-        return cast("tuple[types.EntryId, ...]", await self._ask(path, what))
+        await self._append(what, date, memory_type, memory_path)
+        return what.ids
+
+    async def append_seen(self, owner: types.Owner, kind: str, drafts: Sequence[entry.Draft]) -> job.Grew | None:
+        """Append entries to a log of today that only machines write; return how the file has grown.
+
+        Whoever knew the file as it was before knows it as it is now. None: something else may have changed as well.
+
+        Raises:
+            WriteRefused: The disk is full, the file is protected, …: nothing was written.
+        """
+        what = job.Append(owner=owner, kind=kind, drafts=tuple(drafts))
+        await self._append(what)
+        return what.grew
+
+    async def _append(
+        self, what: job.Append, date: str | None = None, memory_type: str = "", memory_path: str = ""
+    ) -> None:
+        day = date or self._clock.now().astimezone(self._timezone).date().isoformat()
+        path = self.layout.path_for(what.owner, what.kind, day, memory_type=memory_type, memory_path=memory_path)
+        await self._ask(path, what)
 
     async def update(self, path: types.RelPath, entry_id: str, change: job.Change) -> entry.Entry:
         """Replace the text of one entry by what `change` makes of it; return the new entry once it is on disk.
@@ -393,24 +411,23 @@ class Writer:
 
     async def _commit(self, queue: job.Queue) -> None:
         """Write until nothing waits for this file any more."""
-        absolute = await self._context.in_thread(lambda: self.layout.absolute(queue.path))
         try:
-            await self._take_turns(queue, absolute)
+            await self._take_turns(queue)
         except errors.WriteRefused as error:
             if not len(self._watch) or getattr(error.__cause__, "errno", None) not in _FULL:
                 raise
             # What is kept of displaced files is the first thing to go when the disk is full.
             await self._context.in_thread(self._watch.make_room)
-            await self._take_turns(queue, absolute)
+            await self._take_turns(queue)
 
-    async def _take_turns(self, queue: job.Queue, absolute: Path) -> None:
+    async def _take_turns(self, queue: job.Queue) -> None:
         is_appended = kinds.BY_NAME[queue.place.kind].written == "appended"
         turn = self._rows.turn if is_appended else self._rewriter.turn
         while jobs := queue.take():
             self._expire(queue, self._clock.monotonic_s())
             jobs = [each for each in jobs if each in queue.active and not each.future.done()]
             if jobs:
-                unwritable = await turn(queue, absolute, jobs)
+                unwritable = await turn(queue, jobs)
                 if unwritable is not None:
                     self._redirect(queue, unwritable, jobs)
                 self._watch_displaced()

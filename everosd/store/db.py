@@ -8,6 +8,8 @@ import contextlib
 import os
 import pathlib
 import sqlite3
+import threading
+import urllib.parse
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
@@ -66,6 +68,8 @@ class Database:
         self._connection = connection
         self._executor = executor
         self._files = files
+        self._looking = threading.Lock()
+        self._look: sqlite3.Connection | None = None
 
     def is_sound(self) -> bool:
         """Tell whether to go on with what is open; False: its files were deleted or replaced, or found damaged.
@@ -109,6 +113,26 @@ class Database:
         """
         return await asyncio.get_running_loop().run_in_executor(self._executor, self._transact, job)
 
+    def write_now(self, job: Callable[[sqlite3.Connection], T]) -> T:
+        """Do the same from another thread, which waits. Blocking: never on the event loop."""
+        return self._executor.submit(self._transact, job).result()
+
+    def look(self, job: Callable[[sqlite3.Connection], T]) -> T:
+        """Run a query that is short in the caller's own thread, on what is committed. Blocks for microseconds; any thread.
+
+        Raises:
+            errors.StoreError: SQLite could not read.
+
+        """
+        with self._looking:
+            try:
+                if self._look is None:
+                    uri = f"file:{urllib.parse.quote(os.fsencode(self.path))}?mode=ro"
+                    self._look = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+                return job(self._look)
+            except FAILURES as error:
+                raise store_error(self.path, error) from error
+
     def _transact(self, job: Callable[[sqlite3.Connection], T]) -> T:
         connection = self._connection
         try:
@@ -148,6 +172,10 @@ class Database:
 
     async def close(self) -> None:
         """Checkpoint the WAL and close; waits for jobs that were handed in before."""
+        with self._looking:
+            if self._look is not None:
+                self._look.close()
+                self._look = None
         await asyncio.get_running_loop().run_in_executor(self._executor, self._close)
         self._executor.shutdown(wait=False)
 

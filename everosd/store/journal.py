@@ -28,7 +28,7 @@ _DECODER = msgspec.msgpack.Decoder(heal.Write)
 
 
 class Journal:
-    """The `writes` table, and the numbers that were given to entries. Safe to call from the event loop."""
+    """The `writes` table, and the numbers that were given to entries. What is not awaited blocks: call it from a thread."""
 
     def __init__(self, database: db.Database, time: clock.Clock) -> None:
         """Use an open ledger; call `recover` before the first write."""
@@ -51,8 +51,8 @@ class Journal:
 
         await self._database.write(job)
 
-    async def highest(self, owner: types.Owner, prefix: str, date: str) -> int:
-        """Return the highest number ever given to an entry of this owner, prefix and date (`YYYYMMDD`); 0 for none."""
+    def highest(self, owner: types.Owner, prefix: str, date: str) -> int:
+        """Return the highest number ever given to an entry of this owner, prefix and date (`YYYYMMDD`); 0 for none. Blocks."""
 
         def job(connection: sqlite3.Connection) -> int:
             row = connection.execute(
@@ -62,10 +62,10 @@ class Journal:
             ).fetchone()
             return 0 if row is None else int(row[0])
 
-        return await self._database.write(job)
+        return self._database.look(job)
 
-    async def planned(self, path: types.RelPath, write: heal.Write) -> int:
-        """Note a write before its file is replaced; return its number."""
+    def planned(self, path: types.RelPath, write: heal.Write) -> int:
+        """Note a write before its file is replaced; return its number. Blocks."""
         now_us = clock.to_us(self._clock.now())
 
         def job(connection: sqlite3.Connection) -> int:
@@ -75,7 +75,7 @@ class Journal:
             )
             return int(cursor.lastrowid or 0)
 
-        return await self._database.write(job)
+        return self._database.write_now(job)
 
     async def landed(self, number: int) -> None:
         """Mark a write as on disk; only then may it be acknowledged."""
@@ -83,9 +83,9 @@ class Journal:
             lambda connection: connection.execute("UPDATE writes SET is_landed = 1 WHERE id = ?", (number,))
         )
 
-    async def dropped(self, number: int) -> None:
-        """Forget a write whose file was not replaced after all."""
-        await self._database.write(lambda connection: connection.execute("DELETE FROM writes WHERE id = ?", (number,)))
+    def dropped(self, number: int) -> None:
+        """Forget a write whose file was not replaced after all. Blocks."""
+        self._database.write_now(lambda connection: connection.execute("DELETE FROM writes WHERE id = ?", (number,)))
 
     async def since(self, path: types.RelPath, stamp: str) -> list[heal.Write]:
         """Return the writes that landed in a file after `stamp`, oldest first."""

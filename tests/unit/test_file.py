@@ -479,7 +479,8 @@ def test_O10_full_disk_changes_nothing_and_space_heals_it(small_disk: Path) -> N
     assert names(small_disk) == ["filler", "rows.md", "x.md"]
     filler.unlink()
     assert isinstance(exchange.replace(day, OLD, new, small_disk / ".tmp"), exchange.Replaced)
-    assert tail.append(rows, b"row 2\n") == file.identify(rows)
+    before = file.identify(rows)
+    assert tail.append(rows, b"row 2\n") == (before, file.identify(rows))
     assert rows.read_bytes() == b"row 1\nrow 2\n"
 
 
@@ -506,7 +507,8 @@ def test_rows_are_appended_each_on_its_own_line(tmp_path: Path) -> None:
     path = tmp_path / "rows.md"
     assert tail.append(path, b"row\n") is None
     path.write_bytes(b"row 1")
-    assert tail.append(path, b"row 2\n") == file.identify(path)
+    before = file.identify(path)
+    assert tail.append(path, b"row 2\n") == (before, file.identify(path))
     assert path.read_bytes() == b"row 1\nrow 2\n"
     assert tail.append(path, b"row 3\n", step=steps.once("synced", lambda: by_rename(path, b"other\n"))) is None
 
@@ -525,9 +527,9 @@ def test_what_an_append_made_of_a_file_is_told_before_it_is_durable(tmp_path: Pa
             now = file.identify(path)
             seen.append(now is not None and grown.reaches(name, now, now))
 
-        after = tail.append(path, data, step=step, grew=functools.partial(grown.grew, name))
-        assert after is not None
-        return after
+        states = tail.append(path, data, step=step, grew=functools.partial(grown.grew, name))
+        assert states is not None
+        return states[1]
 
     second, third = add(b"row 2\n"), add(b"row 3\n")
     assert seen == [True] * 4

@@ -227,16 +227,16 @@ async def test_an_append_that_ends_half_way_is_known_at_once(tmp_path: Path) -> 
     async with running(tmp_path) as node:
         await intake(node).add(session(), said("I moved to Porto."), task_id="t")
         here = intake(node)._lines.of(session())
-        write = here._pen.append
+        write = here._pen.append_seen
 
-        async def cancelled(*given: object, **named: object) -> tuple[types.EntryId, ...]:
+        async def cancelled(*given: object, **named: object) -> None:
             await write(*given, **named)  # type: ignore[arg-type]
             raise asyncio.CancelledError
 
-        here._pen.append = cancelled  # type: ignore[method-assign]
+        here._pen.append_seen = cancelled  # type: ignore[method-assign]
         with pytest.raises(asyncio.CancelledError):
             await intake(node).flush(session(), task_id="t")
-        here._pen.append = write  # type: ignore[method-assign]
+        here._pen.append_seen = write  # type: ignore[method-assign]
         await intake(node).add(session(), said("It rains here.", start=1), task_id="t")
         await intake(node).flush(session(), task_id="t")
     async with running(tmp_path) as node:

@@ -16,7 +16,7 @@ import pytest
 
 from everosd import clock as clocks
 from everosd import errors, types
-from everosd.log import displaced, entry, file, heal, layout, parse, writer
+from everosd.log import displaced, entry, file, heal, job, layout, parse, writer
 from tests import memory_journal, steps
 
 UTC = zoneinfo.ZoneInfo("UTC")
@@ -516,6 +516,29 @@ async def test_rows_of_machine_logs_are_appended(node: Node) -> None:
     assert await say("after the crash") == ("ms_20260302_00000102",)
     assert node.parsed(path).warnings == ()
     assert [each.read_text()[:15] for each in (node.root / ".tmp").glob("*.torn")] == ["<!-- entry:ms_2"]
+
+
+async def test_whoever_appends_to_a_log_hears_how_it_has_grown(node: Node) -> None:
+    """From nothing, from what it was, from what another program made of it; not where somebody wrote in the same turn."""
+
+    async def add(text: str) -> job.Grew | None:
+        return await node.writer.append_seen(SESSION, "message", [entry.Draft(sections=(("Text", text),))])
+
+    first = await add("one")
+    assert first is not None
+    assert first.before is None
+    path = node.path(first.path)
+    assert first.after == await asyncio.to_thread(file.identify, path)
+    second = await add("two")
+    assert second is not None
+    assert (second.before, second.after) == (first.after, await asyncio.to_thread(file.identify, path))
+    with path.open("a") as out:
+        out.write("theirs\n")
+    changed = await asyncio.to_thread(file.identify, path)
+    third = await add("three")
+    assert third is not None
+    assert (third.before, third.after) == (changed, await asyncio.to_thread(file.identify, path))
+    assert [None, None] == list(await asyncio.gather(add("four"), add("five")))
 
 
 async def say(node: Node, *texts: str) -> str:
