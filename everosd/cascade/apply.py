@@ -20,7 +20,7 @@ import structlog
 from everosd import clock, errors, types
 from everosd.cascade import dirty, embed, ingest, plan, problems, project, reading, status
 from everosd.index import contract
-from everosd.log import writer
+from everosd.log import layout, writer
 from everosd.store import db
 from everosd.watch import scan, settle
 
@@ -126,8 +126,13 @@ class Cascade:
     # -- what is dirty ---------------------------------------------------------------------------------------------
 
     def mark(self, paths: Iterable[types.RelPath]) -> None:
-        """Ask for a look at these files, before any backlog."""
-        self._dirty.mark(paths)
+        """Ask for a look at these files, before any backlog; logs of sessions, which are not searched, wait for each other."""
+        logs: list[types.RelPath] = []
+        others: list[types.RelPath] = []
+        for path in paths:
+            (logs if layout.is_in_session(path) else others).append(path)
+        self._dirty.mark(others)
+        self._dirty.mark_logs(logs, self._clock.monotonic_s())
         self._work.set()
 
     async def _collect(self) -> None:

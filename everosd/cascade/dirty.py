@@ -13,6 +13,9 @@ CHUNK_FILES = 64
 CHUNK_BYTES = 4_000_000
 """Bytes per transaction, so that many large files do not make one long one."""
 
+LOGS_S = 0.1
+"""How long what is said in conversations is collected before it is read: twenty of them then cost little more than one."""
+
 RETRY_S = (0.2, 1.0, 5.0, 15.0, 60.0)
 """Waits before a file that could not be read is tried again."""
 
@@ -27,6 +30,8 @@ class Dirty:
         """Start with nothing to do."""
         self._urgent: dict[types.RelPath, None] = {}
         self._backlog: dict[types.RelPath, None] = {}
+        self._logs: dict[types.RelPath, None] = {}
+        self._logs_due_s = float("-inf")
         self._inflight: tuple[types.RelPath, ...] = ()
         self._retries: dict[types.RelPath, tuple[int, float]] = {}
         self._total = 0
@@ -34,11 +39,22 @@ class Dirty:
     def __len__(self) -> int:
         """Return how many paths are queued or in work."""
         n_urgent = sum(path not in self._backlog for path in self._urgent)
-        return n_urgent + len(self._backlog) + len(self._inflight)
+        return n_urgent + len(self._backlog) + len(self._logs) + len(self._inflight)
 
     def mark(self, paths: Iterable[types.RelPath]) -> None:
         """Queue paths before any backlog."""
         self._urgent.update(dict.fromkeys(paths))
+
+    def mark_logs(self, paths: Iterable[types.RelPath], now_s: float) -> None:
+        """Queue logs that only machines write to and nobody searches: at once, but not again within `LOGS_S`."""
+        self._logs.update(dict.fromkeys(paths))
+        self._mark_logs_due(now_s)
+
+    def _mark_logs_due(self, now_s: float) -> None:
+        if self._logs and self._logs_due_s <= now_s:
+            self.mark(self._logs)
+            self._logs.clear()
+            self._logs_due_s = now_s + LOGS_S
 
     def add_backlog(self, paths: Iterable[types.RelPath]) -> None:
         """Queue paths for when nothing else is to be done."""
@@ -81,12 +97,14 @@ class Dirty:
         self._retries.pop(path, None)
 
     def mark_due(self, now_s: float) -> None:
-        """Queue the files whose time to be tried again has come."""
+        """Queue the files whose time has come."""
+        self._mark_logs_due(now_s)
         self.mark([path for path, (_, due_s) in self._retries.items() if due_s <= now_s])
 
     def next_due_s(self, now_s: float) -> float | None:
-        """Return in how many seconds the next file is to be tried again; None when there is none."""
-        return min((max(0.0, due_s - now_s) for _, due_s in self._retries.values()), default=None)
+        """Return in how many seconds the time of the next file comes; None when there is none."""
+        dues = [due_s for _, due_s in self._retries.values()] + ([self._logs_due_s] if self._logs else [])
+        return min((max(0.0, due_s - now_s) for due_s in dues), default=None)
 
     def progress(self) -> tuple[int, int]:
         """Return (done, total) paths of the comparison in progress."""
@@ -94,7 +112,8 @@ class Dirty:
 
     def n_new(self, known: Mapping[types.RelPath, object]) -> int:
         """Return how many paths that are queued or failed were never read."""
-        return sum(path not in known for path in self._urgent.keys() | self._backlog.keys() | self._retries.keys())
+        queued = self._urgent.keys() | self._backlog.keys() | self._logs.keys() | self._retries.keys()
+        return sum(path not in known for path in queued)
 
     def n_failed(self) -> tuple[int, int]:
         """Return how many files wait for another attempt, and how many have failed too often."""

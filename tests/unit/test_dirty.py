@@ -42,3 +42,26 @@ def test_asking_how_much_waits_does_not_walk_the_backlog() -> None:
     before = Counted.n_looks
     assert 1000 == len(queue)
     assert Counted.n_looks - before < 10
+
+
+def test_logs_of_conversations_wait_for_each_other_and_nothing_else_does() -> None:
+    """The first is read at once; those of the next moments together, and what a person saves meanwhile before them."""
+    queue = dirty.Dirty()
+    first, second, third, note = paths(4)
+    queue.mark_logs([first], 10.0)
+    assert (first,) == queue.take({})
+    queue.done()
+    queue.mark_logs([second], 10.01)
+    queue.mark_logs([third], 10.02)
+    queue.mark([note])
+    assert (note,) == queue.take({})
+    queue.done()
+    assert 2 == len(queue)
+    due_s = queue.next_due_s(10.03)
+    assert due_s is not None
+    assert () == queue.take({})
+    queue.mark_due(10.03 + due_s)
+    assert (second, third) == queue.take({})
+    queue.done()
+    assert queue.next_due_s(10.2) is None
+    assert 0 == len(queue)
