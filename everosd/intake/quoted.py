@@ -80,18 +80,24 @@ class Quoted:
         taken out: something told twice is worth less than nothing told.
         """
         before_us = min((one.timestamp_us for one in messages), default=0)
-        known = _Known(self._search, [one for one in owners if self._search.was_recalled(one)], before_us)
+        shown = [one for one in owners if self._search.was_recalled(one)]
         plain = [_BLOCK.sub("", one.text).strip() if "<" in one.text else one.text for one in messages]
         texts = [
             "" if one.role != "user" and _is_answer(text) else text for one, text in zip(messages, plain, strict=True)
         ]
         # All at once: eight sentences cost one query, whoever said them.
-        lines = {text: _lines(text) for one, text in zip(messages, texts, strict=True) if one.role != "user" and text}
-        gone = await known.of([one for split in lines.values() for _, said in split for one in said])
+        lines: dict[str, _Lines] = {}
+        gone: set[str] = set()
+        if shown:
+            lines = {
+                text: _lines(text) for one, text in zip(messages, texts, strict=True) if one.role != "user" and text
+            }
+            known = _Known(self._search, shown, before_us)
+            gone = await known.of([one for split in lines.values() for _, said in split for one in said])
         return tuple(
             one if left == one.text else msgspec.structs.replace(one, text=left)
             for one, text in zip(messages, texts, strict=True)
-            for left in [_without(text, lines[text], gone) if one.role != "user" and text else text]
+            for left in [_without(text, lines[text], gone) if gone and one.role != "user" and text else text]
         )
 
 

@@ -141,13 +141,15 @@ _QUIET = re.compile(
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
 """Code, addresses, and what is quoted."""
+_MAY_BE_QUIET = re.compile(r"[`>@\"“„«‘「『《〈]|~~~|://|www\.|\]\(|(?<!\w)'", re.IGNORECASE)
+"""What none of that is without; most texts have nothing of it, and this is told ten times as fast."""
 
 
 class _Regions:
     """Where a text is not the words of whoever wrote it."""
 
     def __init__(self, text: str) -> None:
-        found = [match.span() for match in _QUIET.finditer(text)]
+        found = [match.span() for match in _QUIET.finditer(text)] if _MAY_BE_QUIET.search(text) else []
         self._starts, self._ends = [one[0] for one in found], [one[1] for one in found]
 
     def __contains__(self, at: int) -> bool:
@@ -310,6 +312,7 @@ _DATE = (
     r"|the\s+\d{1,2}(?:st|nd|rd|th)\b|(?:\d{4}年)?\d{1,2}月(?:\d{1,2}[日号號])?|\d{4}年)"
 )
 _LEAD = r"[\s,;:(（\[–—-]{0,3}(?:(?:on|the|in|den|der|dem|am|im|le|el|il|lo|o|dia|día|day|d\.\s?h\.|i\.e\.)\s+)?"
+_DIGIT = re.compile(r"\d")
 _DATE_BEHIND = re.compile(rf"{_LEAD}(?:{_DATE})|\s?[(（\[,]\s?(?:19|20)\d\d\b", re.IGNORECASE)
 _DATE_BEFORE = re.compile(rf"(?:{_DATE}|(?:19|20)\d\d)[,\s]*[(（,\s–—-]\s*$", re.IGNORECASE)
 
@@ -317,4 +320,7 @@ _DATE_BEFORE = re.compile(rf"(?:{_DATE}|(?:19|20)\d\d)[,\s]*[(（,\s–—-]\s*$
 def _is_said(text: str, one: Mention) -> bool:
     """Whether the date stands beside the phrase as it is."""
     line = text[max(0, one.start - 40) : one.start].rpartition("\n")[2]
-    return _DATE_BEHIND.match(text, one.end) is not None or _DATE_BEFORE.search(line) is not None
+    # There is no date without a digit, and looking for one is quick.
+    if _DIGIT.search(text, one.end) and _DATE_BEHIND.match(text, one.end):
+        return True
+    return _DIGIT.search(line) is not None and _DATE_BEFORE.search(line) is not None

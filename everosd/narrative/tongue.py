@@ -8,6 +8,7 @@ month, `{part}` of a day, which may be missing. Of forms that begin at the same 
 
 from __future__ import annotations
 
+import collections
 import datetime as dt
 import functools
 import itertools
@@ -644,8 +645,10 @@ def of(text: str) -> str:
     n_kana, n_han = len(_KANA.findall(text)), len(_HAN.findall(text))
     if n_kana + n_han > n_latin:
         return "ja" if n_kana * 10 > n_han else "zh"
-    words = _WORD.findall(text.lower())
-    counts = {code: sum(word in one.common for word in words) for code, one in BY_CODE.items() if one.common}
+    words = collections.Counter(_WORD.findall(text.lower()))
+    counts = {
+        code: sum(words[word] for word in one.common & words.keys()) for code, one in BY_CODE.items() if one.common
+    }
     first, second = sorted(counts, key=lambda code: -counts[code])[:2]
     return first if counts[first] > counts[second] else ""
 

@@ -216,3 +216,17 @@ def test_a_text_shows_its_language(text: str, expected: tuple[str, str]) -> None
     """And a date is written as people write it there."""
     code = tongue.of(text)
     assert expected == (code, tongue.date(dt.date(2023, 5, 8), code))
+
+
+def test_what_is_told_at_a_glance_is_told_by_looking_closely() -> None:
+    """No kind of quotation, code or address is passed over by the look that most texts end with."""
+    quiet = (
+        "```a```", "~~~a~~~", "`a`", "ftp://a", "www.a", "WWW.a", "[a](b)", "a@b", "> a", '"a"', "“a”", "„a“", "«a»", "'a'",
+        "‘a’", "「a」", "『a』", "《a》", "〈a〉",
+    )  # fmt: skip
+    for one in quiet:
+        text = f"So {one} it was"
+        text = f"So\n{one}" if one.startswith(">") else text
+        assert when._QUIET.search(text), one
+        assert when._MAY_BE_QUIET.search(text), one
+    assert not when._MAY_BE_QUIET.search("I'm off; that is it: 3 - 4 (or so), isn't it?")
