@@ -32,6 +32,8 @@ _FENCE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
 _SENTENCE = re.compile(
     r"(?<=[.!?…؟۔।])[\"'”’»)\]]*\s+|(?<=[。！？｡])[」』”’）]*|(?<=[。！？｡][」』”’）])|\n+",
 )
+_ABBREVIATED = re.compile(r"\b(?:mr|mrs|ms|dr|prof|st|sr|jr|vs|e\.g|i\.e|bzw|z\.b)\.$", re.IGNORECASE)
+"""A full stop that ends no sentence: what stands before it would be said twice, and dropped, where it is told twice."""
 _MARKUP = re.compile(r"^(?:#{1,6}\s+|[-*+•]\s+|\d{1,3}[.)]\s+|>\s*|\|)+")
 _LETTER = re.compile(r"[^\W\d_]")
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u3041-\u30ff\u4e00-\u9fff\uac00-\ud7a3]")
@@ -106,8 +108,12 @@ def turns(content: str) -> list[Turn]:
 def sentences(text: str) -> list[str]:
     """Return the sentences of a text, none longer than a fact may be; without code, and marks of lists and headings."""
     found: list[str] = []
+    held = ""
     for sentence in _SENTENCE.split(_plain(text)):
-        rest = " ".join(sentence.split())
+        rest = " ".join(f"{held} {sentence}".split())
+        held = rest if _ABBREVIATED.search(rest) else ""
+        if held:
+            continue
         while len(rest) > MAX_FACT_CHARS:
             cut = rest.rfind(" ", MAX_FACT_CHARS // 2, MAX_FACT_CHARS)
             cut = cut if cut > 0 else MAX_FACT_CHARS
@@ -115,7 +121,7 @@ def sentences(text: str) -> list[str]:
             rest = rest[cut:].strip()
         if rest:
             found.append(rest)
-    return found
+    return [*found, held] if held else found
 
 
 def says_something(text: str) -> bool:

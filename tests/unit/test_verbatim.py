@@ -208,3 +208,11 @@ def test_any_talk_is_kept_word_by_word(talk: list[tuple[str, str]]) -> None:
     assert len(made.subject.splitlines()) <= 1
     assert verbatim.MAX_SUMMARY_CHARS >= len(made.summary)
     assert len(spoken.facts(made.content)) == len(set(spoken.facts(made.content)))
+
+
+def test_a_title_ends_no_sentence() -> None:
+    """“The vet, Dr.” told twice would be dropped the second time, and with it who says what follows."""
+    assert ["Toby is four.", "The vet, Dr. Okafor, says so."] == spoken.sentences(
+        "Toby is four. The vet, Dr. Okafor, says so."
+    )
+    assert ["She saw the Dr."] == spoken.sentences("She saw the Dr.")
