@@ -297,7 +297,7 @@ FROM (SELECT app, project, owner_type, owner_id, cluster_id FROM cluster_members
       GROUP BY app, project, owner_type, owner_id, cluster_id HAVING count(*) > 1) c
 CROSS JOIN cluster_members m ON m.app = c.app AND m.project = c.project AND m.owner_type = c.owner_type
     AND m.owner_id = c.owner_id AND m.cluster_id = c.cluster_id
-CROSS JOIN entries e ON e.app = m.app AND e.project = m.project AND e.owner_type = m.owner_type
+CROSS JOIN entries e INDEXED BY entries_owner ON e.app = m.app AND e.project = m.project AND e.owner_type = m.owner_type
     AND e.owner_id = m.owner_id AND e.entry_id = m.member_id
 WHERE {_IS_LIVE} GROUP BY c.app, c.project, c.owner_type, c.owner_id, c.cluster_id HAVING count(*) > 1
 ORDER BY c.app, c.project, c.owner_type, c.owner_id, count(*) DESC, max(e.timestamp_us) DESC, c.cluster_id

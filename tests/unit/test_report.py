@@ -293,7 +293,7 @@ def test_a_narrative_is_unfinished_until_a_row_of_its_owner_knows_it(
     assert [] == ids()
 
 
-def test_R17_a_cluster_with_one_live_member_is_no_candidate(connection: sqlite3.Connection, path: pathlib.Path) -> None:
+def test_a_cluster_with_one_live_member_is_no_candidate(connection: sqlite3.Connection, path: pathlib.Path) -> None:
     """Clusters of all owners with two live Episodes are found, an owner's largest first, with how much of them is narrative."""
     expired = msgspec.structs.replace(ledger_files.episode(8), expires_us=5)
     log = (
@@ -480,6 +480,28 @@ def test_a_cluster_row_costs_the_same_whatever_is_there() -> None:
         return counted
 
     assert steps(500) < 1.5 * steps(40)
+
+
+def test_candidates_cost_in_proportion_to_what_there_is() -> None:
+    """Ten times as many clusters of one owner are found in about ten times as many steps."""
+
+    def steps(n: int) -> int:
+        made = ledger_files.ledger_in_memory()
+        log = [joined(each, each, f"cl_{each // 2}") for each in range(n)]
+        apply(made, file("c.md", *log), ledger_files.episodes(*range(n)))
+        counted = 0
+
+        def count() -> int:
+            nonlocal counted
+            counted += 1
+            return 0
+
+        made.set_progress_handler(count, 10)
+        assert n // 2 == len(made.execute(report._CANDIDATES, (0,)).fetchall())
+        made.close()
+        return counted
+
+    assert steps(400) < 15 * steps(40)
 
 
 def test_members_after_a_rollback_are_told_of(connection: sqlite3.Connection, path: pathlib.Path) -> None:

@@ -247,6 +247,77 @@ async def test_deprecate_and_revive(node: Node) -> None:
     assert node.parsed().deprecated == {}
 
 
+async def test_an_entry_that_a_person_edits_meanwhile_is_not_deprecated(node: Node) -> None:
+    """What was meant is judged in the very write: a save that lands before it is seen, and its entry stays live."""
+    ids = await node.append("one", "two", "three")
+    node.step = steps.once("ready", lambda: node.save(node.text().replace("two at length", "two, and more")))
+    asked: list[str] = []
+
+    def is_as_read(each: entry.Entry) -> bool:
+        asked.append(each.id)
+        return "at length" in each.raw
+
+    pointed = await node.writer.deprecate(PATH, {ids[0]: ids[2], ids[1]: ids[2]}, is_as_read)
+    assert (ids[0],) == pointed
+    assert {ids[0]: ids[2]} == node.parsed().deprecated
+    assert [*ids[:2], *ids[:2]] == asked
+    assert "two, and more" in node.text()
+
+
+async def test_an_entry_that_the_daemon_changes_in_the_same_write_is_judged_as_it_will_be(node: Node) -> None:
+    """Whoever asks first, a pointer is set by the text that stands beside it on disk."""
+    ids = await node.append("one", "two")
+    asked = [
+        node.writer.deprecate(
+            PATH, {ids[0]: ids[1]}, lambda each: "at length" in each.raw or "at length" in str(each.sections)
+        ),
+        node.writer.update(PATH, ids[0], lambda old: msgspec.structs.replace(old, sections=(("Content", "other"),))),
+    ]
+    assert () == (await asyncio.gather(*asked))[0]
+    assert {} == node.parsed().deprecated
+
+
+async def test_only_entries_of_the_file_are_pointed(node: Node) -> None:
+    """An id whose entry is elsewhere is left out, and no key is set for it; what points there already counts, unasked."""
+    ids = await node.append("one", "two", "three")
+    missing = "ep_20260302_00000009"
+    assert (ids[0],) == await node.writer.deprecate(PATH, {missing: ids[2], ids[0]: ids[2]})
+    stamp = node.parsed().stamp
+    assert (ids[0],) == await node.writer.deprecate(PATH, {ids[0]: ids[2], ids[1]: ids[2]}, lambda _: False)
+    assert ({ids[0]: ids[2]}, stamp) == (node.parsed().deprecated, node.parsed().stamp)
+    assert () == await node.writer.deprecate(PATH, {ids[0]: ids[1]}, lambda _: False)
+
+
+async def test_keys_come_and_go_in_one_write(node: Node) -> None:
+    """Sources are revived and their narrative is mapped at once; a key that a person has set to something else stays."""
+    ids = await node.append("one", "two", "three")
+    await node.writer.deprecate(PATH, {ids[0]: ids[2], ids[1]: "ep_20260303_00000001"})
+    n_writes = len(node.journal.writes)
+    revived: dict[str, str] = {ids[0]: ids[2], ids[1]: ids[2]}
+    assert (ids[2],) == await node.writer.deprecate(PATH, {ids[2]: ids[0]}, revived=revived)
+    assert {ids[1]: "ep_20260303_00000001", ids[2]: ids[0]} == node.parsed().deprecated
+    assert n_writes + 1 == len(node.journal.writes)
+
+
+async def test_a_condition_that_fails_fails_its_caller_alone(node: Node) -> None:
+    """No key of that caller is set, and the others' writes go on."""
+    ids = await node.append("one", "two", "three")
+
+    def fails(each: entry.Entry) -> bool:
+        if each.id == ids[1]:
+            raise ValueError(each.id)
+        return True
+
+    found = await asyncio.gather(
+        node.writer.deprecate(PATH, {ids[0]: ids[2], ids[1]: ids[2]}, fails),
+        node.append("four"),
+        return_exceptions=True,
+    )
+    assert isinstance(found[0], ValueError)
+    assert {} == node.parsed().deprecated
+    assert ["one", "two", "three", "four"] == node.subjects()
+
+
 async def test_adoption_gives_markers_to_hand_written_text(node: Node) -> None:
     """By `adopt`, or the next time the daemon writes the file; the id and text stay."""
     node.save("## Garden\n\nTomatoes need water.\n")
