@@ -305,6 +305,7 @@ _LINE = re.compile(
     re.MULTILINE,
 )
 """A line of a conversation: its time, who says it, and what."""
+_DATED_LINE = re.compile(r"^(?:- )?\d{4}-\d\d-\d\d(?:: | \d\d:\d\d$|$)|^- ")
 _BAR = re.compile(r"^={4,}$", re.MULTILINE)
 """Before and after what a prompt shows."""
 _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
@@ -318,11 +319,20 @@ def sensible(asked: Asked) -> Answer:
     """
     shown = [each for each in _BAR.split(asked.user)[1::2] if each.strip()]
     text = shown[-1] if shown else asked.user
+    if asked.name in ("merge", "merge_repair"):
+        return merged(text)
     lines = [(found["who"].strip(), found["text"].strip()) for found in _LINE.finditer(text)]
     if not lines:
         lines = [("", each.strip()) for each in text.splitlines() if each.strip()]
     value = _filled(asked.schema or {"type": "object", "properties": {}}, "", lines, asked.schema)
     return value if isinstance(value, dict | list) else {}
+
+
+def merged(notes: str) -> dict[str, Any]:
+    """Return a narrative that holds the lines of notes, each once; the first one is also its subject."""
+    lines = [_DATED_LINE.sub("", line.strip()) for line in notes.splitlines() if line.startswith("  ")]
+    lines = [line for line in dict.fromkeys(lines) if line and not line.startswith("#")]
+    return {"subject": lines[0][:100] if lines else "", "content": "\n".join(lines)}
 
 
 def _filled(schema: dict[str, Any], name: str, lines: Sequence[tuple[str, str]], root: dict[str, Any]) -> Any:

@@ -32,6 +32,7 @@ MAX_COUNT = 20
 """Above, a number is no count of what a text lists."""
 
 _CASED = r"[A-ZÀ-ÖØ-ÞĀ-ŽΑ-ΩА-ЯЁ]"
+_NAME_WITHIN = re.compile(rf"(?<=[\w,] ){_CASED}[^\W\d_]{{2,}}")
 _WORD = re.compile(r"[^\W_]+(?:['’.&-][^\W_]+)*")
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u3041-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
 _SENTENCE = re.compile(r"(?<=[.!?…])[\"'”’»)\]]*\s+|(?<=[。！？])[」』”’）]*|\n+")
@@ -196,8 +197,8 @@ class Grounds:
             for sentence in itertools.chain(_SENTENCE.split(text), (unit.text for unit in self._units)):
                 if stems & _terms(sentence):
                     beside |= {
-                        words.fold(name) for name in re.findall(rf"(?<=[\w,] ){_CASED}[^\W\d_]{{2,}}", sentence)
-                    } & self._names
+                        words.fold(name) for name in _beside(stems, sentence)
+                    } & self._names - words.MONTHS.keys()
             if beside and number in (len(beside), len(beside - self._speakers)):
                 return True
         return False
@@ -333,7 +334,7 @@ class Grounds:
 
     def _agrees(self, statement: str, pool: _Pool) -> bool:
         """Return whether a statement is negated as what it was taken from is."""
-        return all(self._agrees_clause(clause, pool) for clause in _clauses(statement))
+        return all(self._agrees_clause(clause, pool) for clause in clauses(statement))
 
     def _agrees_clause(self, clause: str, pool: _Pool) -> bool:
         heavy = {form for word, _ in _heavy(clause, _STOPS) for form in _forms(word)} - self._name_forms
@@ -397,10 +398,10 @@ class _Pool:
         self._terms: frozenset[str] = frozenset().union(*(unit.terms for unit in self.units))
         self._prefixes = _prefixes(self._terms)
         self._bases = frozenset(words.IRREGULAR[term] for term in self._terms if term in words.IRREGULAR)
-        clauses = [clause for unit in self.units for clause in _clauses(unit.text)]
-        self._denied = [is_negated(clause) for clause in clauses]
+        told = [clause for unit in self.units for clause in clauses(unit.text)]
+        self._denied = [is_negated(clause) for clause in told]
         self._having: dict[str, list[int]] = {}
-        for at, clause in enumerate(clauses):
+        for at, clause in enumerate(told):
             for term in _terms(clause):
                 self._having.setdefault(term, []).append(at)
 
@@ -443,6 +444,13 @@ def sentences(text: str) -> list[str]:
         else:
             found.append(one)
     return found
+
+
+def _beside(stems: frozenset[str], sentence: str) -> list[str]:
+    """Return the names behind a noun, or those before it where there are none: not the one who has what they are."""
+    at = next((match.start() for match in _WORD.finditer(sentence) if _forms(match[0]) & stems), 0)
+    found = [(match.start(), match[0]) for match in _NAME_WITHIN.finditer(sentence)]
+    return [name for place, name in found if place > at] or [name for _, name in found]
 
 
 def _terms(text: str) -> frozenset[str]:
@@ -507,7 +515,7 @@ def is_negated(text: str) -> bool:
     )
 
 
-def _clauses(text: str) -> list[str]:
+def clauses(text: str) -> list[str]:
     """Return the parts of a sentence of which one may be denied and the other not."""
     return [one for one in _CLAUSE.split(text) if one.strip()]
 

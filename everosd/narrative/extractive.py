@@ -108,7 +108,7 @@ def _pieces(one: source.Source, at: int) -> Iterator[_Piece]:
 def _distinct(pieces: Sequence[_Piece]) -> list[_Piece]:
     """Return pieces without sentences that are said elsewhere: they stand where they were said first.
 
-    Where something new was said by or of the same in between, the last time stays as well: it may have become so again.
+    Where a source in between says something else of the same, the last time stays as well: it may have become so again.
     """
     said = [
         faithful.Statement(f"{piece.name}: {sentence}" if piece.name else sentence, piece.day, at)
@@ -118,16 +118,17 @@ def _distinct(pieces: Sequence[_Piece]) -> list[_Piece]:
     kept = {(one.at, one.text) for one in faithful.distinct(said)}
     first: dict[tuple[str, ...], int] = {}
     last: dict[tuple[str, ...], faithful.Statement] = {}
-    news: dict[str, list[int]] = collections.defaultdict(list)
+    of_whom: dict[str, dict[int, set[tuple[str, ...]]]] = collections.defaultdict(lambda: collections.defaultdict(set))
     for one in said:
-        key = faithful.key(one.text)
+        key, place = faithful.key(one.text), pieces[one.at].at
+        of_whom["".join(key[:1])][place].add(key)
         if (one.at, one.text) in kept:
-            first.setdefault(key, pieces[one.at].at)
-            news[key[0] if key else ""].append(pieces[one.at].at)
+            first.setdefault(key, place)
         elif key in first:
             last[key] = one
     for key, one in last.items():
-        if any(first[key] < at < pieces[one.at].at for at in news[key[0] if key else ""]):
+        places = of_whom["".join(key[:1])]
+        if any(first[key] < place < pieces[one.at].at and key not in keys for place, keys in places.items()):
             kept.add((one.at, one.text))
     found = []
     for at, piece in enumerate(pieces):

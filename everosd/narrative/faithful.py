@@ -88,7 +88,9 @@ class Evidence:
         }
         lines = [text for one in sources for text in (one.subject, *_lines(one.content), *beside(one)) if text]
         self._grounds = _grounds(lines, self._days)
-        self._newest = _grounds([*_lines(sources[-1].content), *sources[-1].facts], self._days) if sources else None
+        self._newest = _grounds(
+            [text for one in sources[-1:] for text in (*_lines(one.content), *one.facts)], self._days
+        )
         self.statements = distinct(each for at, one in enumerate(sources) for each in _statements(one, at))
         self._figured = distinct(each for at, one in enumerate(sources) for each in _of_content(one, at))
         """What the contents say, for the names, numbers and dates in it."""
@@ -131,9 +133,9 @@ class Evidence:
         for sentence in (each for line in lines for each in check.sentences(line)):
             if not self._grounds.unsupported(sentence):
                 continue
-            held = words.OVER.sub(" ", sentence)
-            is_over = held != sentence and not self._grounds.unsupported(sentence, may_end=True)
-            if not is_over or (self._newest is not None and self._newest.supports(held)):
+            ended = [one for one in check.clauses(sentence) if words.OVER.search(one)]
+            is_over = ended and not self._grounds.unsupported(sentence, may_end=True)
+            if not is_over or any(self._newest.supports(words.OVER.sub(" ", one)) for one in ended):
                 found.append(sentence)
         return tuple(found)
 

@@ -184,7 +184,9 @@ use uses used using see sees saw seen look looks looked looking have has had hav
 begins began start starts started try tries tried keep keeps kept know knows knew learn learns learned need needs needed help helps
 helped seem seems seemed know show shows showed continue continues continued work works worked
 currently current new recent previous next last past future upcoming ago since week weeks month months year years
-named called another
+named called another first originally formerly
+zuerst zunachst anfangs inzwischen mittlerweile hatte hatten d'abord avait avaient etait etaient desormais tenia tenian habia primero antes
+aveva avevano prima all'inizio ormai tinha tinham primeiro
 commend commends commended applaud applauds applauded reciprocate reciprocates reciprocated credit credits credited bid bids caught
 comment comments commented emphasizing showing goodbye goodbyes vow vows vowed vowing respective mutual
 regarding concerning based related due able while during towards toward upon
