@@ -82,6 +82,17 @@ async def n_found(node: daemon.Node, of: types.Owner, kind: str = "episode") -> 
     return n
 
 
+async def merged(node: daemon.Node, cluster_id: str) -> None:
+    """Have two narratives of Mara's written, of one of which a row says that it is completed."""
+    fields = {"parent_type": "cluster", "parent_id": cluster_id}
+    drafts = [
+        entry.Draft(fields={**fields, "report_id": each * 32}, sections=(("Content", "All of it."),)) for each in "12"
+    ]
+    narrative, _ = await node.cascade.writer.append(owner("mara"), "episode", drafts)
+    row = {"event": "completed", "cluster_id": cluster_id, "report_id": "1" * 32, "merged_entry_id": narrative}
+    await node.cascade.writer.append(owner("mara"), "cluster", [entry.Draft(fields=row)])
+
+
 async def test_I09_nothing_of_a_forgotten_user_is_left_in_any_byte_of_the_root(tmp_path: Path) -> None:
     """Files, messages, ledger, write-ahead log, text index and `.tmp/` have no word of theirs afterwards."""
     async with running(tmp_path) as node:
@@ -92,14 +103,18 @@ async def test_I09_nothing_of_a_forgotten_user_is_left_in_any_byte_of_the_root(t
         await told(node, said(f"I am a {SECRET}. I live in Porto."), at="alone")
         await told(node, said(f"My sister is a {SECRET} too.", "She lives in Lisbon."), at="later")
         await told(node, said(f"Not flushed, {SECRET}.", start=5), at="waiting", has_flush=False)
+        await merged(node, f"cl_{SECRET}")
         await settled(node)
         assert len(traces(tmp_path)) > 5
+        assert 1 == len(await node.reader.fetch("SELECT id FROM reflection_report"))
         done = await forgetting(node).forget(owner("mara"))
         assert [] == traces(tmp_path)
         assert (4, 3, 3, ()) == (done.messages, done.sessions, done.sessions_removed, done.left)
         assert 0 == await n_found(node, owner("mara"))
         await settled(node)
         assert [] == traces(tmp_path)
+        for table in ("reflection_report", "report_rows", "narratives"):
+            assert [] == await node.reader.fetch(f"SELECT * FROM {table}"), table  # noqa: S608  # one of these
         assert "" == node.cascade.status().alarm
     assert [] == traces(tmp_path)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime as dt
 import json
 import signal
 import sqlite3
@@ -17,9 +18,11 @@ import pytest
 
 from everosd import clock, errors, types
 from everosd.cascade import everos as everos_database
-from everosd.cascade import takeover
+from everosd.cascade import takeover, verify
 from everosd.log import entry, layout, parse, writer
 from everosd.store import db, journal
+from everosd.store import report as store_report
+from tests import open_root
 
 UTC = zoneinfo.ZoneInfo("UTC")
 SCHEMA = Path(__file__).with_name("data") / "everos_system.sql"
@@ -107,8 +110,9 @@ class Everos:
         """Insert a membership."""
         self.insert("cluster_member", cluster_id=cluster_id, member_id=member_id, member_type="episode", added_ts=added)
 
-    def report(self, report_id: str, cluster_id: str, merged: str) -> None:
+    def report(self, report_id: str, cluster_id: str, merged: str, **values: object) -> None:
         """Insert a consolidation."""
+        row = {"mode": "init", "source_count": 1, "status": "completed", "created_at": FAR} | values
         self.insert(
             "reflection_report",
             id=report_id,
@@ -116,13 +120,10 @@ class Everos:
             owner_id="u_mara",
             app_id="default",
             project_id="default",
-            mode="init",
             source_members=json.dumps([{"member_id": "ep_20260301_00000001", "member_type": "episode"}]),
-            source_count=1,
             merged_entry_id=merged,
             deprecated_fact_count=4,
-            status="completed",
-            created_at=FAR,
+            **row,
         )
 
 
@@ -287,6 +288,39 @@ async def test_clusters_and_reports_reach_their_owners_log_in_order(root: Path, 
         "merged_entry_id": "ep_20260309_00000001",
         "deprecated_fact_count": "4",
     } == completed
+
+
+_REPORTS = (
+    "SELECT id, cluster_id, owner_id, app_id, project_id, mode, source_members, source_count, merged_entry_id,"
+    " deprecated_fact_count, status, created_at FROM reflection_report ORDER BY id"
+)
+
+
+async def test_reports_of_everos_are_rows_of_ours(root: Path, everos: Everos) -> None:
+    """Taken over twice, each consolidation is one row with what it had; nothing is to be finished or restored."""
+    everos.cluster("cl_a1b2c3d4e5f6")
+    everos.member("cl_a1b2c3d4e5f6", "ep_20260309_00000002", added=FAR)
+    everos.report("1" * 32, "cl_a1b2c3d4e5f6", "ep_20260309_00000001")
+    everos.report("2" * 32, "cl_a1b2c3d4e5f6", "ep_20260309_00000002", mode="update", source_count=2)
+    # As one whose cluster is gone, at the same moment.
+    everos.report("3" * 32, "cl_000000000000", "ep_20260309_00000003", status="rolled_back")
+    with contextlib.closing(everos.open()) as connection:
+        theirs = connection.execute(_REPORTS).fetchall()
+    await take_over(root)
+    (root / ".index.everos-1").rename(root / ".index")
+    assert 4 == (await take_over(root)).already
+    async with open_root.opened(root) as ours:
+        found = [tuple(each) for each in await ours.reader.fetch(_REPORTS)]
+        assert [_comparable(each) for each in theirs] == [_comparable(each) for each in found]
+        assert [] == await store_report.unrestored(ours.reader)
+        assert (await verify.verify(ours.node.cascade)).is_clean
+
+
+def _comparable(row: tuple[object, ...]) -> tuple[object, ...]:
+    """Return a report with its members and its moment read."""
+    moment = dt.datetime.fromisoformat(str(row[-1]))
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+    return (*row[:6], str(json.loads(str(row[6]))), *row[7:-1], aware)
 
 
 async def test_index_is_set_aside_under_a_free_name_and_kept(root: Path, everos: Everos) -> None:
