@@ -2,6 +2,7 @@
 # make test    all tests                 make quick   the short ones: two minutes
 # make test-llm    add, flush and facts with small real models, on this machine: a quarter of an hour
 # make long    all tests at full length: kills by the hundred, thousands of edits; half an hour
+# make crash   kill -9 at 200 random moments of consolidations: ten minutes; fewer with CRASHES=20
 # make check   format, lint, types, imports, documents      make cover   tests, and the lines they miss
 # make bench   figures beside the budgets    make fuzz   make soak
 
@@ -17,8 +18,10 @@ ARGS ?=
 COMPILES ?= yes
 # How long `make soak` goes on, seconds.
 SOAK_S ?= 3600
+# How often `make crash` kills.
+CRASHES ?= 200
 
-.PHONY: help install dev demo test long test-llm quick cover check format bench soak fuzz wheel clean
+.PHONY: help install dev demo test long test-llm quick cover check format bench soak fuzz crash wheel clean
 .DELETE_ON_ERROR:
 
 help:
@@ -124,6 +127,9 @@ bench: $(VENV)/.dev
 
 soak: $(VENV)/.dev
 	EVEROSD_SOAK_S=$(SOAK_S) $(BIN)/python -m pytest -q tests/process/test_soak.py
+
+crash: $(VENV)/.dev
+	EVEROSD_CRASHES=$(CRASHES) $(BIN)/python -m pytest -q tests/process/test_reflection_crash.py
 
 fuzz: $(VENV)/.dev
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q --timeout 0 tests/property

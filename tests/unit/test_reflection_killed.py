@@ -1,12 +1,9 @@
-"""Cut off at any step, and begun again: all or nothing, and what was begun is finished."""
+"""Begun and finished by different processes, and kept by the log alone; for real kills see tests/process."""
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 from pathlib import Path
-
-import pytest
 
 from everosd.cascade import verify
 from everosd.search import query
@@ -22,64 +19,6 @@ async def stands(root: open_root.Root, *, is_finished: bool) -> None:
     mind = reflecting.over(root)
     assert [] == await reflecting.wrongs(mind, STATEMENTS, is_finished=is_finished)
     assert () == (await verify.verify(root.node.cascade)).differences
-
-
-@pytest.mark.timeout(120)
-async def test_R01_a_merge_of_twenty_is_all_or_nothing_at_each_step(tmp_path: Path) -> None:
-    """Cut off at each moment, and again while that is being finished: never deprecated without a live successor, no fact lost or doubled."""
-    seen: list[str] = []
-    async with open_root.opened(tmp_path) as root:
-        await reflecting.scatter(root, ANDREW, SHOPS)
-        await root.settled()
-        fuse = reflecting.Fuse(1)
-        assert await reflecting.killed(reflecting.over(root, fuse).run())
-        seen.append(fuse.last)
-    for nth in range(2, 99):
-        async with open_root.opened(tmp_path) as root:
-            await stands(root, is_finished=False)
-            fuse = reflecting.Fuse(nth)
-            mind = reflecting.over(root, fuse)
-            if not await reflecting.killed(mind.reflection.recover() if nth % 2 else mind.run()):
-                await stands(root, is_finished=True)
-                break
-            seen.append(fuse.last)
-    assert {"committed", "facts", "pointed", "sources", "source_facts", "completed"} == set(seen)
-    assert 4 == seen.count("pointed")
-    async with open_root.opened(tmp_path) as root:
-        mind = reflecting.over(root)
-        before = await asyncio.to_thread(mind.digest)
-        assert "" == await mind.reflection.recover()
-        assert "nothing to consolidate" == (await mind.run()).note
-        assert before == await asyncio.to_thread(mind.digest)
-        assert 1 == len(await mind.reports())
-
-
-@pytest.mark.timeout(120)
-async def test_R01_a_rollback_is_all_or_nothing_at_each_step(tmp_path: Path) -> None:
-    """Cut off at each moment: the next start undoes the rest, once."""
-    async with open_root.opened(tmp_path) as root:
-        ids = await reflecting.scatter(root, ANDREW, SHOPS)
-        await root.settled()
-        mind = reflecting.over(root)
-        await mind.run()
-        narrative = (await mind.narrative()).entry_id
-        seen: list[str] = []
-        fuse = reflecting.Fuse(known=seen)
-        assert await reflecting.killed(reflecting.over(root, fuse).rollback(narrative))
-        seen.append(fuse.last)
-    for nth in range(99):
-        async with open_root.opened(tmp_path) as root:
-            assert [] == await reflecting.wrongs(reflecting.over(root), STATEMENTS, is_finished=False)
-            fuse = reflecting.Fuse(known=seen)
-            mind = reflecting.over(root, fuse)
-            if not await reflecting.killed(mind.reflection.recover() if nth % 2 else mind.run()):
-                await stands(root, is_finished=True)
-                assert sorted(ids) == sorted(one.entry_id for one in await mind.live())
-                (told,) = await mind.reports()
-                assert ("rolled_back", True) == (told.status, told.is_restored)
-                break
-            seen.append(fuse.last)
-    assert {"rolled_back", "revived", "sources_restored", "retiring", "retired", "restored"} == set(seen)
 
 
 async def test_M16_a_crash_right_after_the_append_leaves_one_narrative(tmp_path: Path) -> None:
