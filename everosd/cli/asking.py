@@ -57,10 +57,10 @@ def ask(root: Path, method: str, path: str, body: object = None) -> dict[str, ob
     return checked(node.ask(root, method, path, body))
 
 
-def ask_whose(root: Path, app: str, project: str) -> NoReturn:
-    """Ask the person whose memory is meant, and name who there is."""
+def ask_whose(root: Path, app: str, project: str, *, is_of_users: bool = False) -> NoReturn:
+    """Ask the person whose memory is meant, and name who there is; of users alone where agents have none of it."""
     users = root_folder.owners(root, app, project, "user")
-    agents = root_folder.owners(root, app, project, "agent")
+    agents = [] if is_of_users else root_folder.owners(root, app, project, "agent")
     scope = f"app {app}, project {project}"
     if not users and not agents:
         also = "save a note below <root>/<app>/<project>/users/<you>/episodes/, or name --app, --project or --root"

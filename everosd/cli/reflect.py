@@ -105,7 +105,7 @@ def reports(
         answer = asking.ask(where, "GET", _reports(asked))
     except errors.RequestError as error:
         if error.field == "user_id" and user is None:
-            asking.ask_whose(where, app, project)
+            asking.ask_whose(where, app, project, is_of_users=True)
         raise
     if as_json:
         asking.print_json(answer)
@@ -148,7 +148,7 @@ def rollback(
     elif types.ENTRY_ID.fullmatch(given):
         users = root_folder.owners(where, app, project, "user")
         if len(users) != 1:
-            asking.ask_whose(where, app, project)
+            asking.ask_whose(where, app, project, is_of_users=True)
         body["user_id"] = users[0]
     try:
         answer = asking.ask(where, "POST", f"{asking.API}/reflection/rollback", body)

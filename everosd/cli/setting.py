@@ -7,6 +7,7 @@ import contextlib
 import difflib
 import os
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal, get_args, get_origin
 
@@ -15,6 +16,7 @@ import typer
 
 from everosd import config, errors, lock
 from everosd.cli import asking
+from everosd.engine import advice, schedule
 from everosd.engine import settings as strategy_settings
 
 commands = typer.Typer(rich_markup_mode=None)
@@ -174,7 +176,21 @@ def _judge(place: Place, text: str) -> tuple[str, ...]:
             line=None if is_own else error.line,
             hint="nothing was written" if is_own else "mend that first; nothing was written",
         ) from error
-    return tuple(one for one in reading.notes if f" {'.'.join(place.name)}: " in one)
+    told = tuple(one for one in reading.notes if f" {'.'.join(place.name)}: " in one)
+    return told if place.name[1] != advice.REFLECTION else (*told, *_of_reflection(place, reading))
+
+
+def _of_reflection(place: Place, reading: strategy_settings.Reading) -> Iterator[str]:
+    """Yield what `everosd doctor` would say of reflection, set so."""
+    wanted = reading.settings[advice.REFLECTION]
+    if not wanted.enabled:
+        return
+    with contextlib.suppress(errors.ConfigError):
+        settings = config.load(place.shown.parent)
+        if settings.reflection.merge != "extractive" and not settings.llm.is_set_up:
+            yield advice.without_model()
+        if wanted.cron is not None and schedule.Schedule(wanted.cron, settings.memory.zone).is_hasty:
+            yield advice.hasty(wanted.cron)
 
 
 def _require_known(place: Place) -> None:

@@ -329,6 +329,9 @@ def test_demo_shows_an_edit_found_and_leaves_nothing(tmp_path: Path) -> None:
     assert re.search(r"What sweets does she dislike\? .* 由紀は甘い和菓子が苦手。\n.* nothing by word\)", done.stdout)
     assert re.search(r"“venison” found \d+ ms after the save", done.stdout)
     assert re.search(r"“thermos” found \d+ ms after the write", done.stdout)
+    assert re.search(r"one of them out of date:\n(     2026-\d\d-\d\d  .*\n){3}   merged in", done.stdout)
+    assert re.search(r"it finds one answer:\n     2026-10-10 .*\n(       .*\n)+   the fragments stay", done.stdout)
+    assert re.search(r"undone \(everosd rollback [0-9a-f]{32}\): the 3 fragments are found again", done.stdout)
     assert "verify: what is served equals" in done.stdout
     assert [] == list(tmp_path.iterdir())
 
@@ -384,7 +387,18 @@ def test_transcript_of_a_session(sample: Path) -> None:
         ("search", "dogs"),
         ("adopt",),
         ("verify",),
+        ("reflect", "--dry-run"),
+        ("reports", "--user", "lena"),
+        ("reports",),
+        ("rollback", "0" * 32),
+        ("rollback", "ep_20260516_00000001"),
+        ("set", "reflect_episodes.enabled", "true"),
+        ("set", "reflect_episodes.cron", "0 3 * * *"),
+        ("set", "reflect_episodes.cron", "daily"),
+        ("set", "memory.timezon", "UTC"),
         ("doctor",),
+        ("unset", "reflect_episodes.cron"),
+        ("unset", "reflect_episodes.cron"),
     ]
     text = "".join(_recorded(sample, arguments) for arguments in session)
     path = GOLDEN / "session.txt"
@@ -399,7 +413,10 @@ def _recorded(root: Path, arguments: tuple[str, ...]) -> str:
     name, *rest = arguments
     done = conftest.run(name, "--root", str(root), *rest, env={"COLUMNS": "100", "EVEROS_API__PORT": "0"})
     said = re.sub(
-        r"^(comparing|rebuilding|verifying|adopting).*: [\d,]+( of [\d,]+)?\n", "", done.stderr, flags=re.MULTILINE
+        r"^(comparing|rebuilding|verifying|adopting|reflecting).*: [\d,]+( of [\d,]+)?\n",
+        "",
+        done.stderr,
+        flags=re.MULTILINE,
     )
     output = (done.stdout + said).replace(str(root), "ROOT")  # without the progress that a slow machine shows
     output = re.sub(r"^\d\.\d\d  ", "0.NN  ", output, flags=re.MULTILINE)  # what scores are is for the tests of search

@@ -21,7 +21,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "http"
 IS_WRITING = bool(os.environ.get("EVEROSD_WRITE_GOLDEN"))
 """Set it to write the transcripts anew; then read the diff."""
 
-CHANGING = {"request_id", "updated_at", "uptime_s", "scan_age_s", "version", "age_s", "lsn"}
+CHANGING = {"request_id", "updated_at", "uptime_s", "scan_age_s", "version", "age_s", "lsn", "run_id", "evaluated_at"}
 """Fields that differ from run to run."""
 
 BASE = "default_app/default_project"
@@ -96,6 +96,23 @@ INTAKE: tuple[Step, ...] = (
     ("A misspelt parameter", "GET", "/api/v1/tasks?sesion_id=s_2", None),
 )
 
+REPORTS, ROLLBACK = "/api/v1/reflection/reports", "/api/v1/reflection/rollback"
+REPORT = "0123456789abcdef0123456789abcdef"
+
+REFLECTION: tuple[Step, ...] = (
+    ("What was consolidated, before and after", "GET", REPORTS, None),
+    ("Past the end", "GET", f"{REPORTS}?user_id=mara&offset=1", None),
+    ("A misspelt parameter", "GET", f"{REPORTS}?cluster=cl_0123456789ab", None),
+    ("A dry run, with nothing to do", "POST", "/api/v1/ome/trigger", {"name": "reflect_episodes", "force": True, "dry_run": True}),
+    ("Neither of the two ids", "POST", ROLLBACK, {"user_id": "mara"}),
+    ("An id that says nothing of whose it is", "POST", ROLLBACK, {"merged_entry_id": "ep_20260309_00000001"}),
+    ("A report that is not there", "POST", ROLLBACK, {"report_id": "f" * 32}),
+    ("Undone by the narrative's public id", "POST", ROLLBACK, {"merged_entry_id": "mara_ep_20260309_00000001"}),
+    ("Undone twice", "POST", ROLLBACK, {"report_id": REPORT}),
+    ("Its fragments are found again", "POST", SEARCH, {"query": "puppy", "method": "keyword"}),
+    ("And the report says so", "GET", f"{REPORTS}?user_id=mara", None),
+)
+
 REFUSALS: tuple[Step, ...] = (
     ("A misspelt field", "POST", SEARCH, {"query": "q", "userid": "mara"}),
     ("A wrong type inside a filter", "POST", SEARCH, {"query": "q", "filters": {"timestamp": {"gte": []}}}),
@@ -165,7 +182,35 @@ async def transcript(door: Door, steps: tuple[Step, ...]) -> str:
     return "\n".join(parts)
 
 
-STEPS = {"reading": READING, "refusals": REFUSALS, "intake": INTAKE}
+CONSOLIDATED = """\
+---
+id: cluster_log_mara_2026-03-09
+type: cluster_daily
+file_type: cluster_daily
+schema_version: 1
+user_id: mara
+track: user
+date: '2026-03-09'
+entry_count: 1
+last_appended_at: '2026-03-09T02:00:00+00:00'
+---
+<!-- entry:ca_20260309_00000001 -->
+## ca_20260309_00000001
+
+**timestamp**: 2026-03-09T02:00:00+00:00
+**event**: completed
+**cluster_id**: cl_0123456789ab
+**report_id**: 0123456789abcdef0123456789abcdef
+**mode**: init
+**source_members**: [{"member_id": "ep_20260302_00000001", "member_type": "episode"}, {"member_id": "ep_20260302_00000002", "member_type": "episode"}]
+**source_count**: 2
+**merged_entry_id**: ep_20260309_00000001
+**deprecated_fact_count**: 0
+<!-- /entry:ca_20260309_00000001 -->
+"""
+
+
+STEPS = {"reading": READING, "refusals": REFUSALS, "intake": INTAKE, "reflection": REFLECTION}
 
 
 @pytest.mark.parametrize("name", STEPS)
@@ -174,7 +219,9 @@ async def test_the_wire_says_what_it_said(
 ) -> None:
     """Every step answers as the transcript has it (EVEROSD_WRITE_GOLDEN=1 writes it anew)."""
     files = {} if name == "intake" else root_of(log_of, episode)
-    async with open_door(files, learns=name == "intake") as door:
+    if name == "reflection":
+        files[f"{BASE}/users/mara/.clusters/cluster-2026-03-09.md"] = CONSOLIDATED
+    async with open_door(files, learns=name in ("intake", "reflection")) as door:
         said = await transcript(door, STEPS[name])
 
     path = GOLDEN / f"{name}.txt"
