@@ -183,6 +183,42 @@ class Machine(stateful.RuleBasedStateMachine):
         on_disk = "".join(path.read_bytes().decode("utf-8", "replace") for path in self.files())
         assert [word for word in tokens if word not in on_disk] == []
 
+    @stateful.rule(
+        owner=st.sampled_from(OWNERS),
+        day=st.sampled_from(DAYS),
+        events=st.lists(st.sampled_from(("joined", "completed", "rolled_back", "restored")), min_size=1, max_size=3),
+        report=st.sampled_from(("1" * 32, "2" * 32)),
+        picks=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    )
+    def tell(self, owner: str, day: str, events: list[str], report: str, picks: tuple[int, int]) -> None:
+        """Have the daemon say that an Episode joined a cluster, or that a consolidation was done, undone, restored."""
+        whose = types.Owner(app="default", project="default", type="user", id=owner)
+        member, narrative = (f"ep_{day.replace('-', '')}_{n:08d}" for n in picks)
+        fields = {
+            "cluster_id": f"cl_{report[0]}",
+            "member_id": member,
+            "member_type": "episode",
+            "report_id": report,
+            "source_members": f'[{{"member_id": "{member}", "member_type": "episode"}}]',
+            "merged_entry_id": narrative,
+        }
+        drafts = [entry.Draft(fields={"event": event, **fields}) for event in events]
+        self.run(lambda: self.node.cascade.writer.append(whose, "cluster", drafts, date=day))
+
+    @stateful.rule(pick=st.integers(0, 99), whole=st.booleans())
+    def untell(self, pick: int, whole: bool) -> None:  # noqa: FBT001  # drawn
+        """Cut a row out of a log of clusters by hand, or delete the log."""
+        logs = sorted(self.root.glob("default_app/default_project/users/*/.clusters/*.md"))
+        if not logs:
+            return
+        path = logs[pick % len(logs)]
+        text = path.read_text("utf-8")
+        found = re.findall(r"<!-- entry:\S+ -->\n.*?<!-- /entry:\S+ -->\n", text, re.DOTALL)
+        if whole or not found:
+            path.unlink()
+        else:
+            path.write_text(text.replace(found[pick % len(found)], "", 1), "utf-8")
+
     @stateful.rule()
     def rebuild(self) -> None:
         """Rebuild everything while it is in use."""
