@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from bench import baseline, daemon, intake, meaning, measure, retrieval, roots, table
+from bench import baseline, daemon, intake, meaning, measure, owners, retrieval, roots, table
 from bench.table import Figure
 
 PARTS = (
@@ -24,6 +24,7 @@ PARTS = (
     "slow",
     "builtin",
     "intake",
+    "owners",
     "recall",
     "retrieval",
     "extraction",
@@ -55,9 +56,16 @@ def parts(folder: Path, chosen: list[str], sizes: list[int]) -> Iterator[Part]:
     if "recall" in chosen:
         # Imported when asked for: it runs the index in this process, and NumPy with it.
         yield "recall", lambda: importlib.import_module("bench.recall").figures(folder / "recall", sizes)
+    yield from _memories(folder, chosen)
+    yield from _conversations(folder, chosen)
+
+
+def _memories(folder: Path, chosen: list[str]) -> Iterator[Part]:
+    """Yield what is measured of making memories, and of reflecting on them."""
     if "intake" in chosen:
         yield "intake", lambda: intake.speed(folder)
-    yield from _conversations(folder, chosen)
+    if "owners" in chosen:
+        yield f"reflection over {owners.N_OWNERS:,} owners", lambda: owners.idle_run(folder)
 
 
 def _of_sizes(
