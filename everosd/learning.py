@@ -103,6 +103,7 @@ class Learning:
             embedding=self._embedding,
             segments=self.intake.segment,
             emit=self.engine.emit,
+            owe=self._follower.owe,
             is_enabled=lambda name: self.engine.settings.of(name).enabled,
             look=self._cascade.mark,
             is_shown=functools.partial(_is_shown, self._cascade),

@@ -46,6 +46,8 @@ class Parts:
     embedding: embed.Embedding | None
     segments: case.Segments
     emit: Callable[[strategy.Event], None]
+    owe: Callable[[row.EntryRow], Awaitable[None]]
+    """Has the facts of an Episode taken later."""
     is_enabled: Callable[[str], bool]
     """Whether a strategy of this name is."""
     look: Callable[[Collection[types.RelPath]], None]
@@ -165,7 +167,7 @@ def reflection(parts: Parts) -> reflect.Reflection:
         settings=lambda: parts.settings().reflection,
         facts=_facts(parts).run,
         wants_facts=lambda: parts.is_enabled(fact.NAME),
-        emit=parts.emit,
+        owe=parts.owe,
         zone=parts.zone,
         settled=parts.caught_up,
         give_way=parts.give_way,

@@ -71,7 +71,8 @@ class Mind:
     reflection: reflect.Reflection
     merging: Scripted
     settings: config.Reflection
-    emitted: list[strategy.Event]
+    owed: list[row.EntryRow]
+    """Episodes whose facts are to be taken later."""
     owner: types.Owner = ANDREW
     wants_facts: bool = True
     fails_facts: Exception | None = None
@@ -98,7 +99,7 @@ class Mind:
         """Run the strategy, without a model."""
         if self.fails_facts is not None:
             raise self.fails_facts
-        return await _facts(self.root).run(event)
+        return await facts_of(self.root).run(event)
 
     async def run(self, **fire: object) -> strategy.Done:
         """Fire by hand."""
@@ -156,11 +157,12 @@ def said(one: row.EntryRow) -> str:
     return str(getattr(seen, "fact", "") or getattr(seen, "content", ""))
 
 
-def _facts(root: open_root.Root) -> fact.Facts:
+def facts_of(root: open_root.Root, model: chat.Chat | None = None) -> fact.Facts:
+    """Return what takes facts; without a model, verbatim."""
     return fact.Facts(
         reader=root.reader,
         pen=root.pen,
-        model=chat.Chat(root.node.config.llm, root.node.clock),
+        model=model or chat.Chat(root.node.config.llm, root.node.clock),
         prompts=lambda name: prompt.load(name, (PROMPTS,)),
         search=root.node.search,
         zone=lambda: dt.UTC,
@@ -171,7 +173,7 @@ def _facts(root: open_root.Root) -> fact.Facts:
 
 def over(root: open_root.Root, step: file.Step = file.no_step, merging: Scripted | None = None) -> Mind:
     """Return a reflection over an open root."""
-    cascade, scripted, emitted = root.node.cascade, merging or Scripted(), list[strategy.Event]()
+    cascade, scripted, owed = root.node.cascade, merging or Scripted(), list[row.EntryRow]()
     settings = config.Reflection(merge="llm", clusters_per_run=10, max_narrative_tokens=8000)
 
     def is_shown(lsn: types.Lsn) -> bool:
@@ -182,6 +184,9 @@ def over(root: open_root.Root, step: file.Step = file.no_step, merging: Scripted
             await mind.at_facts()
         return await mind.take_facts(event)
 
+    async def owe(episode: row.EntryRow) -> None:
+        owed.append(episode)
+
     reflection = reflect.Reflection(
         reader=root.reader,
         pen=root.pen,
@@ -190,14 +195,14 @@ def over(root: open_root.Root, step: file.Step = file.no_step, merging: Scripted
         settings=lambda: mind.settings,
         facts=take_facts,
         wants_facts=lambda: mind.wants_facts,
-        emit=emitted.append,
+        owe=owe,
         zone=lambda: dt.UTC,
         settled=root.is_settled,
         give_way=root.is_settled,
         time=root.node.clock,
         step=step,
     )
-    mind = Mind(root=root, reflection=reflection, merging=scripted, settings=settings, emitted=emitted)
+    mind = Mind(root=root, reflection=reflection, merging=scripted, settings=settings, owed=owed)
     return mind
 
 

@@ -129,6 +129,19 @@ class Follower:
         if has_news or done or (is_due and len(self._emitted) < MAX_EMITTED):
             await self._emit(done)
 
+    async def owe(self, episode: row.EntryRow) -> None:
+        """Have the facts of an Episode taken as soon as they can be, after a restart too.
+
+        Raises:
+            errors.StoreError: the ledger cannot be written.
+        """
+        at_us = clock.to_us(self._clock.now()) - _QUIET_US
+        values = (episode.key, episode.lsn, at_us)
+        await self._database.write(
+            lambda connection: connection.execute("INSERT OR REPLACE INTO edits VALUES (?, ?, ?, 'modified')", values)
+        )
+        self._next_us = at_us + _QUIET_US
+
     async def _sweep(self, digest: Callable[[row.EntryRow], str]) -> bool:
         """Compare some Episodes with their facts; return whether any has others than those of its text."""
         now_us = clock.to_us(self._clock.now())

@@ -110,6 +110,9 @@ class Facts:
             written = {}
         else:
             written = await self._write(episode, text, digest)
+            if written and (successor := await self._successor(episode)) is not None:
+                await self._replace_all(episode.owner, written, successor)
+                return f"the Episode was replaced by {successor} meanwhile, and its facts with it"
         n_replaced = await self._replace(episode, others, written)
         done = f"{len(written)} fact{'s' if len(written) != 1 else ''}"
         return f"{done}, {n_replaced} replaced" if n_replaced else done
@@ -244,6 +247,17 @@ class Facts:
         for path, ids in successors.items():
             await self._pen.deprecate(path, ids)
         return len(others)
+
+    async def _successor(self, episode: row.EntryRow) -> str | None:
+        """Return what has replaced an Episode while its facts were taken: who did has not seen them."""
+        now = await self._reader.find(episode.owner, episode.entry_id)
+        return None if now is None else now.deprecated_by
+
+    async def _replace_all(self, owner: types.Owner, written: dict[types.EntryId, str], successor: str) -> None:
+        """Deprecate facts with their Episode."""
+        for entry_id in written:
+            if (one := await self._reader.find(owner, entry_id)) is not None:
+                await self._pen.deprecate(one.path, {entry_id: successor})
 
     async def _is_empty(self, episode: row.EntryRow, digest: str) -> bool:
         """Return whether the log says that nothing can be taken from this text."""

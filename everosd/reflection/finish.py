@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import collections
 import datetime as dt
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 import msgspec
 import structlog
@@ -42,7 +42,7 @@ class Finish:
         behind: lag.Lag,
         facts: strategy.Run,
         wants_facts: Callable[[], bool],
-        emit: Callable[[strategy.Event], None],
+        owe: Callable[[row.EntryRow], Awaitable[None]],
         time: clock.Clock,
         step: file.Step = file.no_step,
     ) -> None:
@@ -54,12 +54,12 @@ class Finish:
             behind: Waits for the ledger.
             facts: Takes the facts of an Episode.
             wants_facts: Whether facts are taken at all.
-            emit: Tells the engine what is left to be done.
+            owe: Has the facts of an Episode taken later.
             time: For moments and waiting.
             step: See `log.file`.
         """
         self._reader, self._pen, self._lag, self._facts = reader, pen, behind, facts
-        self._wants_facts, self._emit, self._clock, self._step = wants_facts, emit, time, step
+        self._wants_facts, self._owe, self._clock, self._step = wants_facts, owe, time, step
 
     async def run(self, narrative: row.EntryRow) -> Finished:
         """Finish the consolidation that a narrative began, from wherever it was left.
@@ -110,15 +110,15 @@ class Finish:
         return Finished(report_id=seen.report_id, narrative=narrative.entry_id, replaced=ids)
 
     async def _take_facts(self, narrative: row.EntryRow) -> None:
-        """Take the facts of a narrative, or leave it to the engine, which tries again, where that fails."""
+        """Take the facts of a narrative; where that fails, they are taken later: what it replaces need not wait for them."""
         if not self._wants_facts():
             return
         event = strategy.Event(topic="episode_edited", owner=narrative.owner, subject=narrative.entry_id)
         try:
             await self._facts(event)
         except errors.EverosdError as error:
-            log.info("facts_left_to_the_engine", entry_id=narrative.entry_id, reason=str(error))
-            self._emit(event)
+            log.info("facts_put_off", entry_id=narrative.entry_id, reason=str(error))
+            await self._owe(narrative)
 
     async def _deprecate_sources(self, narrative: row.EntryRow) -> list[tuple[str, str]]:
         """Point to the narrative from those of its sources that still say what was read; return them with their digests."""

@@ -14,7 +14,7 @@ from everosd.engine import strategy
 from everosd.log import file, writer
 from everosd.narrative import source as texts
 from everosd.reflection import commit, finish, lag, members, merges, planner, rehearsal, rollback, tally
-from everosd.store import read, report
+from everosd.store import read, report, row
 
 log = structlog.get_logger(__name__)
 
@@ -34,7 +34,7 @@ class Reflection:
         settings: Callable[[], config.Reflection],
         facts: strategy.Run,
         wants_facts: Callable[[], bool],
-        emit: Callable[[strategy.Event], None],
+        owe: Callable[[row.EntryRow], Awaitable[None]],
         zone: Callable[[], dt.tzinfo],
         settled: Callable[[], Awaitable[None]],
         give_way: Callable[[], Awaitable[None]],
@@ -51,7 +51,7 @@ class Reflection:
             settings: Those of the moment.
             facts: Takes the facts of an Episode.
             wants_facts: Whether facts are taken at all.
-            emit: Tells the engine what is left to be done.
+            owe: Has the facts of an Episode taken later.
             zone: Of the days that a merge is told.
             settled: Returns once the ledger has what was on disk at the start.
             give_way: Waits while somebody is being answered.
@@ -69,7 +69,7 @@ class Reflection:
             behind=behind,
             facts=facts,
             wants_facts=wants_facts,
-            emit=emit,
+            owe=owe,
             time=time,
             step=step,
         )

@@ -15,7 +15,7 @@ import pytest
 
 from everosd import clock, types
 from everosd.engine import engine, follow, runs, settings, strategy
-from everosd.store import checkpoint, db, ledger, state
+from everosd.store import checkpoint, db, ledger, read, state
 from tests import fast_clock
 
 MARA = types.Owner(app="default", project="default", type="user", id="mara")
@@ -269,3 +269,22 @@ async def test_a_ledger_made_anew_finds_episodes_whose_facts_are_of_another_text
         assert [] == await desk.look(3600)
     async with opened(tmp_path, desk.time) as desk:
         assert [] == await desk.look(400), "once is enough"
+
+
+async def test_what_is_owed_is_emitted_at_once_and_after_a_restart_too(tmp_path: Path) -> None:
+    """A narrative whose facts could not be taken: the model is away, the daemon is restarted, and they are taken."""
+    time = Wall()
+    async with opened(tmp_path, time) as desk:
+        await desk.save("a.md", episode(1))
+        assert [] == await desk.look()
+        desk.is_away.clear()
+        reader = await read.Reader.open(desk.database.path)
+        found = await reader.find(MARA, "ep_20260302_00000001")
+        await reader.close()
+        assert found is not None
+        await desk.follower.owe(found)
+        assert ["ep_20260302_00000001"] == await desk.look()
+    async with opened(tmp_path, time) as desk:
+        assert ["ep_20260302_00000001"] == await desk.look()
+        assert [] == await desk.look(1000)
+        assert 0 == await desk.count("edits")

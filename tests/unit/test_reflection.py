@@ -13,13 +13,15 @@ import structlog
 
 from everosd import errors
 from everosd.cascade import verify
+from everosd.engine import strategy
 from everosd.log import entry
+from everosd.models import chat
 from everosd.narrative import extractive
 from everosd.narrative import source as texts
 from everosd.reflection import merges, source
 from everosd.search import query
 from everosd.store import cluster
-from tests import effort, open_root, reflecting
+from tests import chat_stub, effort, open_root, reflecting
 from tests.reflecting import CLUSTER, STORY, said
 
 NUMBERS = itertools.count(1)
@@ -402,17 +404,14 @@ async def test_O03_a_run_that_is_cut_off_leaves_nothing_or_all_of_it(mind: refle
     assert 2 == len(mind.merging.asked)
 
 
-async def test_facts_are_left_to_the_engine_where_the_model_is_away(mind: reflecting.Mind) -> None:
-    """The sources are replaced all the same; the event asks for facts until there are some."""
+async def test_facts_are_taken_later_where_the_model_is_away(mind: reflecting.Mind) -> None:
+    """The sources are replaced all the same, and their facts with them."""
     await mind.tell(*STORY)
     mind.fails_facts = errors.LLMUnavailable("scripted", "is away")
     await mind.run()
     narrative = await mind.narrative()
     assert [] == await mind.facts()
-    assert [("episode_edited", narrative.entry_id)] == [(one.topic, one.subject) for one in mind.emitted]
-    mind.fails_facts = None
-    await mind.take_facts(mind.emitted[0])
-    assert 3 == len(await mind.facts())
+    assert [narrative.entry_id] == [one.entry_id for one in mind.owed]
 
 
 async def test_no_facts_are_taken_where_that_strategy_is_off(mind: reflecting.Mind) -> None:
@@ -421,7 +420,7 @@ async def test_no_facts_are_taken_where_that_strategy_is_off(mind: reflecting.Mi
     mind.wants_facts = False
     await mind.run()
     assert [] == await mind.facts()
-    assert [] == mind.emitted
+    assert [] == mind.owed
 
 
 async def test_M05_an_entry_that_a_person_revives_leaves_its_cluster(mind: reflecting.Mind) -> None:
@@ -505,3 +504,25 @@ async def test_a_source_in_a_file_that_cannot_be_rewritten_is_not_merged(mind: r
     await mind.root.settled()
     await mind.run()
     assert 1 == len(await mind.live())
+
+
+async def test_facts_that_are_taken_while_their_episode_is_replaced_go_with_it(mind: reflecting.Mind) -> None:
+    """The model that takes facts of a source is slow: when they are written, the source is not what is searched any more."""
+    ids = await mind.tell(*STORY, has_facts=False)
+    with chat_stub.ChatStub(is_hanging=True) as stub:
+        settings = msgspec.structs.replace(mind.root.node.config.llm, model="stub", base_url=stub.url)
+        slow = chat.Chat(settings, mind.root.node.clock)
+        event = strategy.Event(topic="episode_written", owner=mind.owner, subject=ids[1])
+        taking = asyncio.ensure_future(reflecting.facts_of(mind.root, slow).run(event))
+        while not stub.n_under_way:  # noqa: ASYNC110  # a thread decides
+            await asyncio.sleep(0.01)
+        await mind.run()
+        before = await mind.facts()
+        stub.is_hanging = False
+        note = await taking
+        await slow.close()
+    narrative = await mind.narrative()
+    assert f"the Episode was replaced by {narrative.entry_id} meanwhile, and its facts with it" == note
+    assert before == await mind.facts()
+    late = await mind.root.reader.children(mind.owner, [ids[1]], "atomic_fact")
+    assert {narrative.entry_id} == {one.deprecated_by for one in late}
