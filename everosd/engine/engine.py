@@ -16,6 +16,7 @@ import structlog
 
 from everosd import clock, errors, types
 from everosd.engine import backoff, events, shown, timed
+from everosd.engine import firing as fires
 from everosd.engine import lane as lanes
 from everosd.engine import runs as records
 from everosd.engine import settings as strategy_settings
@@ -330,7 +331,7 @@ class Engine:
         return tuple(one for _, one in sorted(found, key=lambda pair: pair[0]))
 
 
-def _dead(name: str, owner: types.Owner | None, job: lanes.Job | timed.Firing) -> shown.Dead:
+def _dead(name: str, owner: types.Owner | None, job: lanes.Job | fires.Firing) -> shown.Dead:
     return shown.Dead(
         strategy=name,
         event=job.event(owner) if isinstance(job, lanes.Job) and owner is not None else None,

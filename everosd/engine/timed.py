@@ -10,13 +10,13 @@ import asyncio
 import datetime as dt
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Literal
 
 import msgspec
 import structlog
 
 from everosd import clock, errors, types
-from everosd.engine import backoff, keeper, shown, timetable
+from everosd.engine import backoff, keeper, recovery, shown, timetable
+from everosd.engine import firing as fires
 from everosd.engine import lane as lanes
 from everosd.engine import runs as records
 from everosd.engine import settings as strategy_settings
@@ -27,48 +27,6 @@ LEAST_S = 0.001
 """Shortest sleep: a clock may be a moment behind what was waited for."""
 
 log = structlog.get_logger(__name__)
-
-
-class Firing:
-    """One fire, through all its attempts."""
-
-    __slots__ = (
-        "attempt",
-        "due_at",
-        "due_s",
-        "faults",
-        "is_dry_run",
-        "is_told",
-        "record",
-        "run_id",
-        "ticket",
-        "trigger",
-    )
-
-    def __init__(
-        self,
-        trigger: Literal["cron", "idle", "manual"],
-        due_at: dt.datetime,
-        *,
-        attempt: int = 0,
-        is_dry_run: bool = False,
-    ) -> None:
-        """Begin with so many attempts behind it."""
-        self.trigger: Literal["cron", "idle", "manual"] = trigger
-        self.due_at = due_at
-        self.attempt = attempt
-        self.is_dry_run = is_dry_run
-        self.faults = 0
-        """Attempts that failed by its own fault: those that count."""
-        self.due_s = 0.0
-        """When it is tried again, by the monotonic clock."""
-        self.is_told = False
-        """It was told to stop, and what it did may not be all."""
-        self.run_id = ""
-        """Of the newest attempt."""
-        self.record: records.Record | None = None
-        """Of the newest attempt that has ended."""
-        self.ticket: lanes.Ticket | None = None
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,15 +52,15 @@ class Desk:
         """Begin with nothing on record."""
         self.strategy = strategy
         self.last_run: records.Record | None = None
-        self.given_up: Firing | None = None
+        self.given_up: fires.Firing | None = None
         self.is_stopping = False
         self._around = around
         self._clock = around.time
         self._group: asyncio.TaskGroup | None = None
         self._keeper = keeper.Keeper(strategy.name, around.runs, around.time, around.zone)
-        self._under_way: Firing | None = None
+        self._under_way: fires.Firing | None = None
         self._began_s = 0.0
-        self._aside: Firing | None = None
+        self._aside: fires.Firing | None = None
         """To be tried again."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_first = True
@@ -132,7 +90,7 @@ class Desk:
     def recall(self, record: records.Record) -> None:
         """Take over what an earlier daemon gave up on; the newest is enough."""
         self._dig_out()
-        self.given_up = Firing("manual", dt.datetime.fromisoformat(record.started_at), attempt=record.attempt)
+        self.given_up = fires.Firing("manual", dt.datetime.fromisoformat(record.started_at), attempt=record.attempt)
         self.given_up.record = record
         self.given_up.faults = self._max_retries() + 1
 
@@ -214,7 +172,7 @@ class Desk:
 
     async def _do(self, found: timetable.Verdict) -> None:
         if found.act == "begin":
-            await self._begin(Firing(found.trigger, found.due_at, attempt=found.attempt - 1), found.row)
+            await self._begin(fires.Firing(found.trigger, found.due_at, attempt=found.attempt - 1), found.row)
         elif found.act == "note":
             await self._keeper.save(found.row)
         else:
@@ -226,7 +184,7 @@ class Desk:
 
     # -- one run ---------------------------------------------------------------------------------------------------
 
-    async def _begin(self, firing: Firing, row: timetable.Row | None) -> None:
+    async def _begin(self, firing: fires.Firing, row: timetable.Row | None) -> None:
         """Begin a run once it is on record that its fire has been dealt with.
 
         Raises:
@@ -246,10 +204,10 @@ class Desk:
         log.info("strategy_fired", strategy=self.name, trigger=firing.trigger, run_id=record.run_id)
         self._start(firing, record)
 
-    def _start(self, firing: Firing, record: records.Record) -> None:
+    def _start(self, firing: fires.Firing, record: records.Record) -> None:
         self._begin_task(self._attempt(firing, record), f"{self.name}-{record.run_id}")
 
-    def _enter(self, firing: Firing) -> records.Record:
+    def _enter(self, firing: fires.Firing) -> records.Record:
         """Take the one place there is."""
         firing.attempt += 1
         firing.run_id = uuid.uuid4().hex
@@ -264,22 +222,11 @@ class Desk:
             started_at=self._around.runs.now(),
         )
 
-    async def _attempt(self, firing: Firing, record: records.Record) -> None:
-        def is_stopping() -> bool:
-            firing.is_told |= self.is_stopping
-            return self.is_stopping
-
-        fire = strategies.Fire(
-            run_id=record.run_id,
-            trigger=firing.trigger,
-            due_at=firing.due_at,
-            is_dry_run=firing.is_dry_run,
-            is_stopping=is_stopping,
-        )
+    async def _attempt(self, firing: fires.Firing, record: records.Record) -> None:
         detail = None
         try:
             await self._is_recovered.wait()
-            done = await self.strategy.run(fire)
+            done = await self.strategy.run(firing.fire(lambda: self.is_stopping))
             if firing.is_dry_run and done.detail is not None:
                 detail = msgspec.json.encode(done.detail).decode()
         except asyncio.CancelledError as error:
@@ -298,7 +245,7 @@ class Desk:
             self._under_way = None
             self._wake.set()
 
-    def _end(self, firing: Firing, record: records.Record, detail: str | None = None) -> None:
+    def _end(self, firing: fires.Firing, record: records.Record, detail: str | None = None) -> None:
         """Record how a run ended."""
         firing.record = msgspec.structs.replace(record, finished_at=self._around.runs.now())
         self._around.runs.put(firing.record)
@@ -308,7 +255,7 @@ class Desk:
             firing.ticket.end(firing.record, detail)
             firing.ticket = None
 
-    def _failed(self, firing: Firing, record: records.Record, error: BaseException) -> None:
+    def _failed(self, firing: fires.Firing, record: records.Record, error: BaseException) -> None:
         """Have a run tried again, or give it up."""
         said = errors.describe(error)[: backoff.MAX_ERROR]
         record = msgspec.structs.replace(record, error=said)
@@ -335,40 +282,10 @@ class Desk:
         self.given_up = None
 
     async def _recover(self) -> None:
-        """Have the strategy finish what an earlier process began; runs wait for it."""
-        recover, began_at = self.strategy.recover, self._around.runs.now()
-        if recover is not None:
-            await self._around.caught_up()
-            error: str | None = None
-            said = ""
-            try:
-                said = await recover()
-            except Exception as failed:  # its next run has another try
-                log.exception("not_recovered", strategy=self.name)
-                error = errors.describe(failed)[: backoff.MAX_ERROR]
-            if said or error:
-                self._recovered(began_at, said, error)
+        await self._around.caught_up()
+        record = await recovery.recover(self.strategy, self._around.runs, self.last_run)
+        self.last_run = record or self.last_run
         self._is_recovered.set()
-
-    def _recovered(self, began_at: str, said: str, error: str | None) -> None:
-        before, now = self.last_run, self._around.runs.now()
-        if error is None and before is not None and before.status == "released":
-            record = msgspec.structs.replace(before, status="recovered", result=said)
-        else:
-            record = records.Record(
-                run_id=uuid.uuid4().hex,
-                strategy=self.name,
-                trigger="recovery",
-                status="failed" if error else "recovered",
-                attempt=1,
-                started_at=began_at,
-                finished_at=now,
-                error=error,
-                result=said or None,
-            )
-        self.last_run = record
-        self._around.runs.put(record)
-        log.info("strategy_recovered", strategy=self.name, run_id=record.run_id)
 
     def _wanted(self) -> strategy_settings.Settings:
         return self._around.settings.of(self.name)
@@ -402,10 +319,10 @@ class Desk:
             runs=(ticket.summary(),),
         )
 
-    def _by_hand(self, *, is_dry_run: bool) -> Firing:
+    def _by_hand(self, *, is_dry_run: bool) -> fires.Firing:
         if is_dry_run:
-            return Firing("manual", self._clock.now(), is_dry_run=True)
-        found = self._aside or self.given_up or Firing("manual", self._clock.now())
+            return fires.Firing("manual", self._clock.now(), is_dry_run=True)
+        found = self._aside or self.given_up or fires.Firing("manual", self._clock.now())
         found.trigger = "manual"
         self._dig_out()
         self._aside = None
