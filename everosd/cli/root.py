@@ -19,10 +19,11 @@ EVEROS_TOML = """\
 """
 OME_TOML = """\
 # Strategies of this memory root that run otherwise than by default: only the lines that differ. A running daemon reads
-# it again within two seconds of a save; `everosd doctor` checks it. An example:
+# it again within two seconds of a save; `everosd doctor` checks it. An example, which folds scattered memories of one
+# topic into one narrative every Monday at 02:00:
 #
-# [strategies.extract_user_profile]
-# enabled = false
+# [strategies.reflect_episodes]
+# enabled = true
 """
 FILES = {"everos.toml": EVEROS_TOML, "ome.toml": OME_TOML}
 
