@@ -219,12 +219,13 @@ def moment_us(written: str, tz: dt.tzinfo) -> int | None:
     try:
         if _INTEGER.fullmatch(text):
             us = int(text) * (1_000_000 if len(text.lstrip("-")) <= _MAX_SECONDS_DIGITS else 1_000)
-            clock.from_us(us)  # raises where no calendar has it
-            return us
-        moment = dt.datetime.fromisoformat(text)
-        return clock.to_us(moment if moment.tzinfo is not None else moment.replace(tzinfo=tz))
+        else:
+            moment = dt.datetime.fromisoformat(text)
+            us = clock.to_us(moment if moment.tzinfo is not None else moment.replace(tzinfo=tz))
+        clock.from_us(us)  # raises where no calendar has it, as an offset can put it there
     except (ValueError, OverflowError):
         return None
+    return us
 
 
 def file_date_us(place: layout.Place, tz: dt.tzinfo) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 
 from everosd.log import heal
 
-READER_VERSION = "3"
+READER_VERSION = "4"
 """Raised when the same bytes read differently than before: every file is then read again at the next start."""
 
 REBUILD = "rebuild"

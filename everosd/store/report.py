@@ -197,12 +197,8 @@ def _report(
 
 
 def _iso(us: int) -> str:
-    """Return a moment as people read it and SQLite sorts it; one that no calendar has is 1970."""
-    try:
-        moment = clock.from_us(us)
-    except OverflowError:
-        moment = clock.from_us(0)
-    return moment.isoformat(timespec="microseconds")
+    """Return a moment as people read it and SQLite sorts it."""
+    return clock.from_us(us).isoformat(timespec="microseconds")
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------

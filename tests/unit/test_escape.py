@@ -83,3 +83,10 @@ def test_content_goes_last() -> None:
         sections=[("Content", "c"), ("Subject", "s"), ("Notes", "")],
     )
     assert "## ep_20260302_1\n\n### Subject\ns\n\n### Notes\n\n### Content\nc" == raw
+
+
+def test_half_a_surrogate_pair_that_json_spells_out_is_made_text() -> None:
+    """A value or an item that a person wrote as JSON can be stored and written, whatever its escapes say."""
+    assert "a\ufffdb" == escape.read_value('"a\\ud800b"')
+    assert ("\ufffd", "b") == escape.read_list('["\\udfff", "b"]')
+    assert "\U0001f600" == escape.read_value('"\\ud83d\\ude00"')

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import pathlib
 import random
+import shutil
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -15,9 +17,10 @@ import pytest
 from hypothesis import strategies as st
 
 from everosd import types
-from everosd.log import entry_text
+from everosd.cascade import verify
+from everosd.log import entry, entry_text
 from everosd.store import cluster, consolidation, db, migrate, report, state
-from tests import effort, ledger_files
+from tests import effort, ledger_files, open_root
 from tests.ledger_files import JUN, MARA, apply, ask, ep, file, remove, tables
 
 R1, R2 = "1" * 32, "2" * 32
@@ -56,17 +59,17 @@ def members(*numbers: int) -> str:
     return json.dumps([{"member_id": ep(number), "member_type": "episode"} for number in numbers])
 
 
-def completed(number: int, report_id: str, sources: Sequence[int], merged: int, **fields: str) -> state.EntryState:
+def completed(number: int, report_id: str, replaced: Sequence[int], merged: int, **fields: str) -> state.EntryState:
     """A consolidation was completed."""
     given = {
         "cluster_id": "cl_a",
         "report_id": report_id,
         "mode": "init",
-        "source_members": members(*sources),
-        "source_count": str(len(sources)),
+        "source_members": members(*replaced),
+        "source_count": str(len(replaced)),
         "merged_entry_id": ep(merged),
         "deprecated_fact_count": "3",
-        "sources": f"[{', '.join(f'{ep(each)}@{each:016x}' for each in sources)}]",
+        "sources": f"[{', '.join(f'{ep(each)}@{each:016x}' for each in replaced)}]",
     }
     return row(number, "completed", **(given | fields))
 
@@ -512,3 +515,53 @@ def test_members_after_a_rollback_are_told_of(connection: sqlite3.Connection, pa
     found = ask(path, lambda reader: cluster.changes(reader, 0))
     assert found is not None
     assert [1, 1, 9, 1, 9] == [int(each.member_id[-8:]) for each in found[1]]
+
+
+LOGS = "default_app/default_project/users/mara/.clusters"
+
+
+async def told(root: open_root.Root, *entries: state.EntryState) -> None:
+    """Have the daemon write these rows, and wait until the ledger has them."""
+    fields = [entry_text.read("cluster", each.entry_id, each.raw).fields for each in entries]
+    await root.pen.append(MARA, "cluster", [entry.Draft(fields=each) for each in fields])
+    await root.settled()
+
+
+async def test_M21_reports_survive_the_index_and_verify_watches_over_them(tmp_path: pathlib.Path) -> None:
+    """Without `.index/` the same rows are made again; a row that is not what the log says is found and named."""
+    question = "SELECT * FROM reflection_report ORDER BY id"
+    async with open_root.opened(tmp_path) as root:
+        await told(root, completed(1, R1, (1, 2), 8), completed(2, R2, (8, 3), 9), rolled_back(3, R2, (8, 3), 9))
+        before = [tuple(each) for each in await root.reader.fetch(question)]
+        assert ["completed", "rolled_back"] == [each[11] for each in before]
+    await asyncio.to_thread(shutil.rmtree, tmp_path / ".index")
+    async with open_root.opened(tmp_path) as root:
+        assert before == [tuple(each) for each in await root.reader.fetch(question)]
+        assert (await verify.verify(root.node.cascade)).is_clean
+        forged = "UPDATE reflection_report SET source_count = 7 WHERE id = ?"
+        await root.node.database.write(lambda connection: connection.execute(forged, (R1,)).fetchall())
+        (found,) = (await verify.verify(root.node.cascade)).differences
+        assert ("differs", ep(8), True) == (found.what, found.entry_id, "source_count" in found.detail)
+
+
+async def test_absurd_rows_made_by_hand_stop_nothing(tmp_path: pathlib.Path) -> None:
+    """Half a surrogate pair, and numbers that no table holds: the file is read, and what comes after it as well."""
+    huge = "ep_20260302_" + "9" * 5_000
+    odd = [
+        completed(1, R1, (1,), 9, cluster_id='"\\ud800"', sources='["\\ud800@1"]'),
+        row(2, "joined", cluster_id="cl_a", member_id=huge),
+        completed(3, R2, (1,), 9, merged_entry_id="ep_20260302_" + "9" * 25, timestamp="0001-01-01T00:00:00+14:00"),
+        row(4, "joined", cluster_id="cl_a", member_id=ep(4), timestamp="0001-01-01T00:00:00+14:00"),
+    ]
+    texts = [
+        f"<!-- entry:{each.entry_id} -->\n## {each.entry_id}\n{each.raw}<!-- /entry:{each.entry_id} -->\n"
+        for each in odd
+    ]
+    texts.append(texts[-1].replace("00000004", "9" * 25))
+    async with open_root.opened(tmp_path) as root:
+        await root.save(f"{LOGS}/cluster-2026-03-02.md", "---\nid: x\n---\n" + "".join(texts))
+        await root.settled()
+        await told(root, completed(1, "3" * 32, (1,), 9))
+        found = await root.reader.fetch("SELECT id FROM reflection_report ORDER BY id")
+        assert [R1, R2, "3" * 32] == [each[0] for each in found]
+        assert (await verify.verify(root.node.cascade)).is_clean

@@ -92,3 +92,10 @@ def test_where_an_entry_comes_from_is_not_searched_for() -> None:
     )
     assert "glad\nTea." == view.body(made("memory", f"{told}\n### Content\nTea.\n"))
     assert "Tea." == view.body(made("atomic_fact", f"{told.replace('**mood**: glad', '')}\n### Fact\nTea.\n"))
+
+
+@pytest.mark.parametrize("written", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
+def test_a_moment_that_its_offset_puts_outside_the_calendar_is_none(written: str) -> None:
+    """It could not be shown to anybody: the file's date is taken, and that is told."""
+    found = view.record(made(raw=f"**timestamp**: {written}\n"), PLACE, UTC)
+    assert (1, view.file_date_us(PLACE, UTC)) == (len(found.warnings), found.timestamp_us)
