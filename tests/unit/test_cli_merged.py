@@ -1,0 +1,81 @@
+"""Consolidations as text: what stood there, what stands there, what is gone and what is new."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from everosd.cli import merged
+
+REPORT: dict[str, Any] = {
+    "report_id": "0" * 32,
+    "owner_id": "mara",
+    "cluster_id": "cl_0123456789ab",
+    "mode": "init",
+    "source_count": 2,
+    "status": "completed",
+    "created_at": "2026-03-09T02:00:00Z",
+    "before": [
+        {"timestamp": "2026-03-01T10:00:00Z", "subject": "No dog", "text": "Mara has no dog yet. She wants one."},
+        {"timestamp": None, "subject": "", "id": "mara_ep_20260302_00000001", "text": ""},
+    ],
+    "after": {
+        "timestamp": "2026-03-02T10:00:00Z",
+        "subject": "A dog",
+        "content": "Mara wants one.\nMara has a dog, Bilbo.",
+    },
+    "check": "3 of 3 statements told",
+}
+
+
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def test_the_difference_is_what_is_gone_and_what_is_new_in_order() -> None:
+    """A statement that moved, or is told twice, is neither."""
+    before = ["A is one. B is two.", "C is three. A is one."]
+    assert ["- B is two.", "+ B was two.", "+ D is new."] == merged.difference(
+        before, "C is three.\nA is one. B was two. D is new."
+    )
+    assert [] == merged.difference(before, "C is three. B is two. A is one.")
+
+
+def test_statements_are_told_apart_in_any_script() -> None:
+    """By their full stops, or by lines; marks of Markdown alone are none."""
+    assert ["今日は雨。", "明日は晴れ。"] == merged.statements("今日は雨。 明日は晴れ。")
+    assert ["One.", "Two"] == merged.statements("One.\n---\n#### \n\nTwo")
+
+
+def test_one_consolidation_with_everything_about_it() -> None:
+    """Head, both sides, the difference, the check, and what undoes it."""
+    assert [
+        "2026-03-09 02:00  A dog\n    mara  cl_0123456789ab  init  2 fragments → 1 narrative",
+        "    before",
+        "      2026-03-01  No dog",
+        "      Mara has no dog yet. She wants one.",
+        "      no date  mara_ep_20260302_00000001",
+        "    after",
+        "      2026-03-02  A dog",
+        "      Mara wants one.",
+        "      Mara has a dog, Bilbo.",
+        "    difference: 0 statements as before:",
+        "      - Mara has no dog yet.",
+        "      - She wants one.",
+        "      + Mara wants one.",
+        "      + Mara has a dog, Bilbo.",
+        "    checked: 3 of 3 statements told",
+        f"    undo: everosd rollback {'0' * 32}",
+    ] == list(merged.whole(REPORT))
+
+
+def test_what_was_undone_or_is_gone_says_so() -> None:
+    """A rolled-back one cannot be undone again; a narrative that no file has is named as gone."""
+    undone = REPORT | {"status": "rolled_back"}
+    assert "A dog  [rolled back]" in merged.head(undone)
+    assert not [line for line in merged.whole(undone) if "undo:" in line]
+    lost = list(merged.whole(REPORT | {"after": None, "check": None}))
+    assert "(gone)" in lost[0]
+    assert not [line for line in lost if "difference" in line or "after" in line]
