@@ -202,6 +202,41 @@ def test_a_chain_that_runs_into_a_circle_ends(connection: sqlite3.Connection) ->
     assert {"active"} == {status for _, status, _ in live(connection).values()}
 
 
+def test_R01_a_narrative_that_is_deleted_revives_what_it_replaced(connection: sqlite3.Connection) -> None:
+    """Episodes and facts of two consolidations are hidden only while a narrative of the chain is there, in any file."""
+    first, second, third, fact, later = (f"ep_20260302_{n:08}" for n in (1, 42, 50, 101, 142))
+    of_first, of_second = fact.replace("ep", "af"), later.replace("ep", "af")
+    pointers = {first: second, second: third}
+    facts = file("facts.md", entry(of_first), entry(of_second), deprecated={of_first: second, of_second: third})
+
+    def statuses(*there: str) -> list[str]:
+        apply(connection, file("e.md", *map(entry, there), deprecated=pointers))
+        found = live(connection)
+        return [found[each][1] if each in found else "gone" for each in (first, of_first, second, of_second, third)]
+
+    apply(connection, facts)
+    assert ["deprecated", "deprecated", "deprecated", "deprecated", "active"] == statuses(first, second, third)
+    assert ["deprecated", "deprecated", "active", "active", "gone"] == statuses(first, second)
+    assert ["active", "active", "gone", "active", "gone"] == statuses(first)
+    assert ["deprecated", "deprecated", "gone", "deprecated", "active"] == statuses(first, third)
+    # The rows that lead nowhere are told of while they do.
+    assert [] == standing.unresolved(connection)
+    statuses(first)
+    assert [first, of_first, of_second] == sorted(
+        (each[2] for each in standing.unresolved(connection)), key=(first, of_first, of_second).index
+    )
+
+
+def test_a_rollback_half_done_hides_nothing(connection: sqlite3.Connection) -> None:
+    """While sources still point to their narrative and it points to the newest of them already, all of them are live."""
+    apply(connection, file("a.md", entry(A), entry(B), entry(C), deprecated={A: C, B: C, C: B}))
+    assert {"active"} == {status for _, status, _ in live(connection).values()}
+    apply(connection, file("a.md", entry(A), entry(B), entry(C), deprecated={A: C, C: B}))
+    assert ["deprecated", "active", "deprecated"] == [live(connection)[each][1] for each in (A, B, C)]
+    apply(connection, file("a.md", entry(A), entry(B), entry(C), deprecated={C: B}))
+    assert ["active", "active", "deprecated"] == [live(connection)[each][1] for each in (A, B, C)]
+
+
 def test_circular_successors_leave_all_live(connection: sqlite3.Connection) -> None:
     """A loop of pointers is reported and hides nothing."""
     apply(connection, file("a.md", entry(A), entry(B), deprecated={A: B, B: A}))
