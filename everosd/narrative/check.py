@@ -38,6 +38,9 @@ _UNSPACED = re.compile(r"[\u0e00-\u0eff\u3041-\u30ff\u3400-\u9fff\uac00-\ud7a3]"
 _SENTENCE = re.compile(r"(?<=[.!?…])[\"'”’»)\]]*\s+|(?<=[。！？])[」』”’）]*|\n+")
 _OPENS = re.compile(r"(?:^|[.!?…:;。！？：]|[\"'“”„«»‘(\[*•#>-]|\n)\s*$")
 _ABBREVIATED = re.compile(r"\b(?:mr|mrs|ms|dr|prof|st|sr|jr|vs|e\.g|i\.e|bzw|z\.b)\.\s*$", re.IGNORECASE)
+_ORDINAL = re.compile(r"(?<![\d.])\d{1,2}\.$")
+_MAY = re.compile(r"\b\d{1,2}(?:er|\.)?\s+mai\b|\bmai\s+\d{4}|\b(?:im|seit|ab|en|fin|debut|depuis)\s+mai\b")
+"""A month that is called as Italians say never."""
 _SPEAKER = re.compile(
     r"^(?:\W*\d{4}-\d\d-\d\d[^\n:]*(?:\d\d:\d\d(?::\d\d)?)?\]?\s+|\[[^\]\n]{1,40}\]\s*)?(?P<name>[^\s:：][^:：\n]{0,59})[:：]\s?(?P<said>.*)$"
 )
@@ -281,6 +284,10 @@ class Grounds:
         """
         return tuple(one for one in sentences(text) if not self._says(one, PROSE_SUPPORT, may_end=may_end))
 
+    def knows(self, title: str) -> bool:
+        """Return whether a title is made of the words of the sources, whatever they say with them; inventions apart."""
+        return self._has_words(title, self._pool(title), PROSE_SUPPORT)
+
     def coverage(self, text: str) -> float:
         """Return the share of the sources' statements that a text tells something of, 0 to 1; 1 where they make none.
 
@@ -309,17 +316,23 @@ class Grounds:
         )
         for name in self._names_said:
             told = told.replace(name, " ") if _UNSPACED.search(name) else told
-        # Who is named is known already; that they are named says nothing of what is told of them.
-        heavy = [(word, weight) for word, weight in _heavy(told) if not _forms(word) & self._name_forms]
-        if not heavy:
+        if not self._heavy_of(told):
             return True
+        return self._has_words(told, pool, support) and (
+            self._agrees(told, pool) or (may_end and self._agrees(words.OVER.sub(" ", told), pool))
+        )
+
+    def _has_words(self, told: str, pool: _Pool, support: float) -> bool:
+        heavy = self._heavy_of(told)
         found = sum(weight for word, weight in heavy if self._has_word(word, pool))
         total = sum(weight for _, weight in heavy)
         if found < support * total:
             return False
-        if any(not self._has_thing(phrase, pool) for phrase in _DETERMINED.findall(told)):
-            return False
-        return self._agrees(told, pool) or (may_end and self._agrees(words.OVER.sub(" ", told), pool))
+        return all(self._has_thing(phrase, pool) for phrase in _DETERMINED.findall(told))
+
+    def _heavy_of(self, told: str) -> list[tuple[str, float]]:
+        """Return the words of weight but names: that somebody is named says nothing of what is told of them."""
+        return [(word, weight) for word, weight in _heavy(told) if not _forms(word) & self._name_forms]
 
     def _has_thing(self, phrase: str, pool: _Pool) -> bool:
         noun = words.fold(phrase.rsplit(maxsplit=1)[-1].rsplit("-", maxsplit=1)[-1])
@@ -439,11 +452,18 @@ def sentences(text: str) -> list[str]:
         one = (part or "").strip()
         if not one:
             continue
-        if found and _ABBREVIATED.search(found[-1] + " "):
+        if found and (_ABBREVIATED.search(found[-1] + " ") or is_within_date(found[-1], one)):
             found[-1] += f" {one}"
         else:
             found.append(one)
     return found
+
+
+def is_within_date(before: str, after: str) -> bool:
+    """Return whether what looks like the end of a sentence stands in a date, as in `am 3. März`."""
+    return (
+        _ORDINAL.search(before) is not None and words.fold(after.split(maxsplit=1)[0].strip(".,;!?)")) in words.MONTHS
+    )
 
 
 def _beside(stems: frozenset[str], sentence: str) -> list[str]:
@@ -507,7 +527,7 @@ def _heavy(text: str, light: frozenset[str] = LIGHT) -> Iterator[tuple[str, floa
 
 def is_negated(text: str) -> bool:
     """Return whether a text denies anything."""
-    folded = words.fold(text)
+    folded = _MAY.sub(" ", words.fold(text))
     return (
         not words.NEGATIONS.isdisjoint(re.findall(r"[^\W_]+(?:'[^\W_]+)?", folded))
         or "n't" in folded

@@ -98,11 +98,16 @@ def _pieces(one: source.Source, at: int) -> Iterator[_Piece]:
         day = faithful.day_of(turn.day) or (None if one.is_narrative else own)
         # Code has no sentences, and is kept as it is.
         said = [turn.text.strip()] if _FENCE.search(turn.text) else spoken.sentences(turn.text)
-        if spoken.says_something(" ".join(said)):
+        if _says_something(said):
             yield _Piece(day, at, turn.name, tuple(said))
     for fact in faithful.beside(one):
         for turn in spoken.turns(f"{one.at:%Y-%m-%d %H:%M}\n{fact}"):
             yield _Piece(own, at, turn.name, tuple(spoken.sentences(turn.text)))
+
+
+def _says_something(said: Sequence[str]) -> bool:
+    text = " ".join(said)
+    return spoken.says_something(text) or faithful.is_stated(text)
 
 
 def _distinct(pieces: Sequence[_Piece]) -> list[_Piece]:
@@ -134,7 +139,7 @@ def _distinct(pieces: Sequence[_Piece]) -> list[_Piece]:
     for at, piece in enumerate(pieces):
         left = [each for each in piece.sentences if (at, f"{piece.name}: {each}" if piece.name else each) in kept]
         left = list(dict.fromkeys(left))
-        if spoken.says_something(" ".join(left)):
+        if _says_something(left):
             found.append(piece._replace(sentences=tuple(left)))
     return found
 

@@ -119,7 +119,7 @@ class Evidence:
 
     def bears_out(self, text: str) -> bool:
         """Return whether a line, as a subject is, says nothing of its own."""
-        return not self._inventions(text) and not self._strange([text])
+        return not self._inventions(text) and (self._is_translated or self._grounds.knows(text))
 
     def _inventions(self, text: str) -> list[check.Invention]:
         found = self._grounds.inventions(text)
@@ -196,22 +196,19 @@ def refers(sentence: str) -> bool:
     return _REFERS.match(sentence) is not None
 
 
-def declared(text: str) -> str:
-    """Return what of a text is stated: without questions; empty: it says nothing."""
+def is_stated(text: str, present: Iterable[str] = ()) -> bool:
+    """Return whether a text states anything: more than a question or a greeting of those who are `present`, folded."""
     said = [one for one in spoken.sentences(text) if not _QUESTION.search(one)]
-    return writing.joined(said) if weight(" ".join(said)) >= _MIN_WEIGHT else ""
+    return _weight(" ".join(said), frozenset(present)) >= _MIN_WEIGHT
 
 
-def weight(text: str) -> float:
-    """Return how much a text says: words of weight, figures, signs of scripts without spaces."""
-    n_signs = len(_UNSPACED.findall(text))
-    found = [
-        folded
-        for word in _WORD.findall(text)
-        if not _UNSPACED.search(word) and len(folded := words.fold(word)) > 2  # noqa: PLR2004  # shorter ones say nothing
-    ]
-    n_words = sum(word not in check.LIGHT or word in words.NEGATIONS for word in found)
-    return n_words + n_signs * _SIGN_WEIGHT + len(figure.read(text))
+def _weight(text: str, present: frozenset[str]) -> float:
+    """Return how much a text says: words of weight, names twice, figures, signs of scripts without spaces."""
+    found = [(word, words.fold(word)) for word in _WORD.findall(text) if not _UNSPACED.search(word)]
+    said = [(word, folded) for word, folded in found if len(folded) > 2 and folded not in present]  # noqa: PLR2004  # shorter ones say nothing
+    n_words = sum(folded not in check.LIGHT or folded in words.NEGATIONS for _, folded in said)
+    n_names = sum(word[0].isupper() and folded not in words.STARTERS for word, folded in said[1:])
+    return float(n_words + n_names) + len(_UNSPACED.findall(text)) * _SIGN_WEIGHT + len(figure.read(text))
 
 
 def beside(one: source.Source) -> list[str]:
@@ -231,28 +228,31 @@ def _statements(one: source.Source, at: int) -> list[Statement]:
     found = []
     for fact in one.facts:
         (turn, *_) = spoken.turns(f"{one.at:%Y-%m-%d %H:%M}\n{fact}") or [spoken.Turn("", "")]
-        found += _said(turn, one.at.date(), at)
+        found += _said(turn, one.at.date(), at, map(words.fold, _WORD.findall(turn.name)))
     return found
 
 
 def _of_content(one: source.Source, at: int) -> list[Statement]:
     found: list[Statement] = []
-    for turn in spoken.turns(one.content):
+    turns = spoken.turns(one.content)
+    present = frozenset(words.fold(word) for name in {turn.name for turn in turns} for word in _WORD.findall(name))
+    for turn in turns:
         if not turn.is_tool:
             day = day_of(turn.day) or (None if one.is_narrative else one.at.date())
-            found += _said(turn, day, at)
+            found += _said(turn, day, at, present)
     return found
 
 
-def _said(turn: spoken.Turn, day: dt.date | None, at: int) -> list[Statement]:
+def _said(turn: spoken.Turn, day: dt.date | None, at: int, present: Iterable[str]) -> list[Statement]:
     """Return the statements of a turn; one that speaks of `him` has the sentence before it with it."""
     found: list[Statement] = []
     lead = ""
+    names = frozenset(present)
     for sentence in spoken.sentences(turn.text):
         is_about = not turn.name and refers(sentence)
         if not is_about:
             lead = sentence
-        if not _QUESTION.search(sentence) and declared(sentence):
+        if not _QUESTION.search(sentence) and is_stated(sentence, names):
             text = f"{turn.name}: {sentence}" if turn.name else sentence
             found.append(Statement(text, day, at, lead if is_about else ""))
     return found

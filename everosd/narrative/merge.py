@@ -188,7 +188,8 @@ class _Languages:
         contents = [one.content for one in sources]
         whole = writing.Language(forced, "\n".join(contents), unknown=unknown)
         self.name, self.is_other = whole.name, whole.is_other
-        self._any = [whole, *(writing.Language("", each) for each in contents if not forced)]
+        parts = [] if forced else [writing.Language("", each) for each in contents]
+        self._any = [whole, *(one for one in parts if one.is_known)]
 
     def is_in(self, text: str) -> bool:
         return any(one.is_of(text) for one in self._any)
@@ -259,4 +260,4 @@ def _without(body: str, verdict: faithful.Verdict) -> str:
 
 def _form(text: str) -> str:
     """Return what finds a text as a whole, where words are apart."""
-    return rf"(?<!\w){re.escape(text)}(?!\w)" if text.isascii() else re.escape(text)
+    return rf"(?<![^\W_]){re.escape(text)}(?![^\W_])" if text.isascii() else re.escape(text)

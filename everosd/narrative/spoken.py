@@ -13,6 +13,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from everosd.narrative import check
+
 MAX_FACT_CHARS = 480
 """A longer statement becomes several: about what one vector stands for well."""
 MAX_FACTS = 10_000
@@ -34,6 +36,7 @@ _SENTENCE = re.compile(
 )
 _ABBREVIATED = re.compile(r"\b(?:mr|mrs|ms|dr|prof|st|sr|jr|vs|e\.g|i\.e|bzw|z\.b)\.$", re.IGNORECASE)
 """A full stop that ends no sentence: what stands before it would be said twice, and dropped, where it is told twice."""
+_ORDINAL = re.compile(r"(?<![\d.])\d{1,2}\.$")
 _MARKUP = re.compile(r"^(?:#{1,6}\s+|[-*+•]\s+|\d{1,3}[.)]\s+|>\s*|\|)+")
 _LETTER = re.compile(r"[^\W\d_]")
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u3041-\u30ff\u4e00-\u9fff\uac00-\ud7a3]")
@@ -110,8 +113,11 @@ def sentences(text: str) -> list[str]:
     found: list[str] = []
     held = ""
     for sentence in _SENTENCE.split(_plain(text)):
+        if held and _ORDINAL.search(held) and not check.is_within_date(held, sentence):
+            found.append(held)
+            held = ""
         rest = " ".join(f"{held} {sentence}".split())
-        held = rest if _ABBREVIATED.search(rest) else ""
+        held = rest if _ABBREVIATED.search(rest) or _ORDINAL.search(rest) else ""
         if held:
             continue
         while len(rest) > MAX_FACT_CHARS:

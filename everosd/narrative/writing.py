@@ -37,6 +37,11 @@ class Language:
         """Whether the talk is in another one: then its words say nothing about the text's."""
         self.name = forced or _LANGUAGES.get(self._code, unknown)
 
+    @property
+    def is_known(self) -> bool:
+        """Whether it is one of those that are told apart."""
+        return bool(self._code)
+
     def is_of(self, text: str) -> bool:
         """Return whether a text is in it, as far as one can tell."""
         if sum(char.isalpha() for char in text) < _SAMPLE and _script(text) == _SCRIPTS[0]:

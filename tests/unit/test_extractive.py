@@ -43,6 +43,14 @@ def test_a_transcript_keeps_who_said_what_and_its_code_and_drops_what_says_nothi
     passes(found, given)
 
 
+def test_short_statements_stay() -> None:
+    """Two words can be a fact, unlike thanks."""
+    given = sources("2026-08-10 09:00\nMara: Rex barks.\nMara: Thanks, Tom!", "Toby bites.")
+    found = extractive.merged(given)
+    assert "2026-08-10\nMara: Rex barks.\nMara: Thanks, Tom!\n2026-09-09\nToby bites." == found.content
+    passes(found, given)
+
+
 def test_facts_of_a_narrative_carry_their_day() -> None:
     """The narrative itself is of one moment; what it tells is not."""
     facts = spoken.facts(extractive.merged(sources(*TALKS)).content)
