@@ -67,7 +67,7 @@ class Merges:
         """Merge what there is to be merged in a cluster; return whether there was anything."""
         at, n_merged = (one.owner, one.cluster_id), 0
         try:
-            if reason := done.away if merging.is_set_up else NO_MODEL:
+            if reason := done.patience.away if merging.is_set_up else NO_MODEL:
                 if is_open := await self._plans.is_open(one):
                     done.skipped(one, reason)
                 return is_open
@@ -76,9 +76,10 @@ class Merges:
                 self._declined.discard(at)
                 done.is_cut_short = fire.is_stopping()
         except errors.LLMUnavailable as error:
-            done.without_answer(one, error)
+            done.patience.without_answer(error)
+            done.skipped(one, str(error))
         except errors.LLMRejected as error:
-            done.answered()
+            done.patience.answered()
             self._declined.add(at)
             done.skipped(one, error.reason)
         except (members.UnsettledError, errors.WriteRefused) as error:
@@ -101,7 +102,7 @@ class Merges:
                 return False
             await self._give_way()
             narrative = await merging.merge(wanted.read)
-            done.answered()
+            done.patience.answered()
             async with self._locks[one.owner]:
                 try:
                     made = await self._commit.run(one.owner, one.cluster_id, wanted, narrative, reading.standing)

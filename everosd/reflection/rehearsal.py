@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from everosd import clock, errors, types
 from everosd.engine import strategy
 from everosd.narrative import source as texts
-from everosd.reflection import members, merges, plan, planner, source
+from everosd.reflection import members, merges, plan, planner, source, tally
 from everosd.store import read, report, row
 
 Shown = dict[str, object]
@@ -25,6 +25,7 @@ class Rehearsal:
     ) -> None:
         """Show at most `limit` clusters of each owner."""
         self._reader, self._plans, self._merging, self._limit, self._clock = reader, plans, merging, limit, time
+        self._patience = tally.Patience()
 
     async def run(self, fire: strategy.Fire) -> strategy.Done:
         """Return what would be done."""
@@ -56,19 +57,24 @@ class Rehearsal:
         shown: list[Shown] = []
         wanted: plan.Plan | None = None
         try:
-            if not self._merging.is_set_up:
-                return [_shown(one, None, reason=merges.NO_MODEL)] if await self._plans.is_open(one) else []
+            if reason := self._patience.away if self._merging.is_set_up else merges.NO_MODEL:
+                return [_shown(one, None, reason=reason)] if await self._plans.is_open(one) else []
             reading, wanted = await self._plans.next(one, self._merging, overlay)
             found: Sequence[plan.Member] = reading.members
             while wanted is not None and not fire.is_stopping():
                 narrative = await self._merging.merge(wanted.read)
+                self._patience.answered()
                 shown.append(await asyncio.to_thread(_shown, one, wanted, narrative))
                 found = _after(found, wanted, narrative, len(shown))
                 wanted = await self._plans.of(one, found, self._merging)
         except errors.LLMRejected as error:
+            self._patience.answered()
             check = error.check.said() if isinstance(error, texts.Refused) else None
             shown.append(_shown(one, wanted, reason=error.reason, check=check))
-        except (errors.LLMUnavailable, members.UnsettledError, errors.WriteRefused) as error:
+        except errors.LLMUnavailable as error:
+            self._patience.without_answer(error)
+            shown.append(_shown(one, wanted, reason=str(error)))
+        except (members.UnsettledError, errors.WriteRefused) as error:
             shown.append(_shown(one, wanted, reason=str(error)))
         return shown
 

@@ -84,8 +84,8 @@ class Rollback:
         await self._append(wanted, "restored")
         self._step("restored")
         await self._lag.until(lambda: self._is_known(wanted), f"the rollback of {wanted.report_id}", ())
-        log.info("consolidation_rolled_back", owner=wanted.owner.id, report_id=wanted.report_id, sources=len(sources))
-        ids = tuple(one.entry_id for one in sources)
+        ids = tuple(one.entry_id for one in await self._sources(wanted) if one.deprecated_by is None)
+        log.info("consolidation_rolled_back", owner=wanted.owner.id, report_id=wanted.report_id, sources=len(ids))
         return RolledBack(report_id=wanted.report_id, restored=ids, retired=wanted.merged_entry_id)
 
     async def _sources(self, wanted: report.Report) -> list[row.EntryRow]:

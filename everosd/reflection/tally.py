@@ -15,6 +15,26 @@ _FEW_AWAY = 2
 """Clusters one after the other without an answer of the model's, after which it is not asked about any other."""
 
 
+class Patience:
+    """How long a run goes on asking a model that does not answer."""
+
+    def __init__(self) -> None:
+        """Begin with all of it."""
+        self._n = 0
+        self.away = ""
+        """Why the model is not asked about anything more; empty: it is."""
+
+    def answered(self) -> None:
+        """Note that the model is there."""
+        self._n = 0
+
+    def without_answer(self, error: errors.LLMUnavailable) -> None:
+        """Note that it did not answer."""
+        self._n += 1
+        if self._n >= _FEW_AWAY:
+            self.away = str(error)
+
+
 class Tally:
     """Counts of one run."""
 
@@ -29,34 +49,17 @@ class Tally:
         self._n_fragments = 0
         self._skipped: dict[tuple[types.Owner, str], str] = {}
         self._n_failed = 0
-        self._n_without_answer = 0
-        self._away = ""
+        self.patience = Patience()
 
     def consolidated(self, one: report.Candidate, wanted: plan.Plan, done: finish.Finished) -> None:
         """Count a merge that is done."""
         self._clusters.add((one.owner, one.cluster_id))
         self._n_fragments += len(done.replaced) - (wanted.mode == "update")
 
-    def answered(self) -> None:
-        """Note that the model is there."""
-        self._n_without_answer = 0
-
     def skipped(self, one: report.Candidate, reason: str) -> None:
         """Note, and log, that a cluster was left for the next run."""
         self._skipped[one.owner, one.cluster_id] = reason
         log.warning("cluster_skipped", owner=one.owner.id, cluster_id=one.cluster_id, reason=reason)
-
-    def without_answer(self, one: report.Candidate, error: errors.LLMUnavailable) -> None:
-        """Note that the model does not answer."""
-        self._n_without_answer += 1
-        if self._n_without_answer >= _FEW_AWAY:
-            self._away = str(error)
-        self.skipped(one, str(error))
-
-    @property
-    def away(self) -> str:
-        """Why the model is not asked about anything more in this run; empty: it is."""
-        return self._away
 
     def left(self, owner: types.Owner, what: str, error: Exception) -> None:
         """Note, and log, that something is on disk by halves: the next run finishes it."""

@@ -148,7 +148,7 @@ async def test_sources_that_were_deleted_or_pointed_elsewhere_are_left_so(mind: 
     await mind.root.save(path, text)
     await mind.root.settled()
     done = await mind.rollback(narrative.entry_id)
-    assert (ids[0], ids[1]) == done.restored
+    assert (ids[1],) == done.restored
     assert [ids[1]] == [one.entry_id for one in await mind.live()]
     assert ids[1] == (await mind.of(narrative.entry_id)).deprecated_by
 
