@@ -264,6 +264,19 @@ def test_F06_all_mistakes_are_named_at_once_in_order() -> None:
     ] == list(found.notes)
 
 
+def test_what_a_strategy_of_the_clock_uses_is_not_said_to_have_no_effect() -> None:
+    """Reflection is fired by silence too, where somebody says so; what events fire is not."""
+    text = "".join(
+        f'[strategies.{name}]\ncron = "0 2 * * 2"\nidle_seconds = 600\ngate = "x"\n' for name in (REFLECT, FACTS)
+    )
+    found = settings.read(text, "ome.toml")
+    assert () == found.errors
+    assert 600 == found.settings[REFLECT].idle_seconds
+    assert [f"ome.toml:{line}: strategies.{FACTS}.{key}" for line, key in ((6, "cron"), (7, "idle_seconds"))] == [
+        note.partition(": has no effect")[0] for note in found.notes
+    ]
+
+
 @pytest.mark.parametrize("kind", ["pipe", "folder", "large", "binary", "dangling"])
 async def test_what_cannot_be_read_is_said_and_changes_nothing(desk: Desk, tmp_path: Path, kind: str) -> None:
     """A pipe is not opened, a folder and a huge file are not settings."""

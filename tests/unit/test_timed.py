@@ -697,6 +697,24 @@ async def test_what_an_earlier_process_began_is_finished_before_anything_runs(tm
         assert 2 == len(await here.told())
 
 
+async def test_no_run_begins_before_the_recovery_has_ended(tmp_path: Path) -> None:
+    """Triggered in the meantime, it is said to run and waits."""
+    work, gate = Work(), asyncio.Event()
+
+    async def slow() -> str:
+        await gate.wait()
+        return "finished 1 of 1"
+
+    work.strategy = msgspec.structs.replace(work.strategy, recover=slow)
+    async with house(tmp_path, work, ome=wanted(None)) as here:
+        assert ("timeout", "running") == ((late := await here.trigger(0)).status, late.runs[0].status)
+        await here.pass_s(40)
+        assert [] == work.fires
+        gate.set()
+        await here.rest()
+        assert 1 == len(work.fires)
+
+
 async def test_a_recovery_that_fails_is_on_record_and_keeps_no_run_from_running(tmp_path: Path) -> None:
     """The next run has another try."""
     work = Work()
