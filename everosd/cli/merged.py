@@ -27,8 +27,9 @@ def head(one: show.Body) -> str:
     undone = "  [rolled back]" if one.get("status") == "rolled_back" else ""
     after = show.section(one, "after")
     subject = str(after.get("subject") or "(gone)").strip()
+    title = f"{made}  {subject}".strip() + undone
     named = [str(one[key]) for key in ("owner_id", "cluster_id", "mode") if one.get(key)]
-    return f"{made}  {subject}{undone}".strip() + f"\n{INDENT}{'  '.join(named)}  {_counted(n_before)} → 1 narrative"
+    return f"{title}\n{INDENT}{'  '.join(named)}  {show.count(n_before, 'fragment')} → 1 narrative"
 
 
 def whole(one: show.Body) -> Iterator[str]:
@@ -42,7 +43,8 @@ def whole(one: show.Body) -> Iterator[str]:
         yield from _wrapped(str(each.get("text") or ""), ENTRY_LINES)
     if after:
         yield f"{INDENT}after"
-        yield f"{INDENT}  {str(after.get('timestamp') or '')[:10]}  {after.get('subject') or ''}".rstrip()
+        day = str(after.get("timestamp") or "")[:10]
+        yield f"{INDENT}  {f'{day}  ' if day else ''}{after.get('subject') or ''}".rstrip()
         for paragraph in str(after.get("content") or "").split("\n"):
             yield from _wrapped(paragraph)
     yield from _difference(before, after)
@@ -91,7 +93,3 @@ def _wrapped(text: str, max_lines: int | None = None) -> Iterator[str]:
         flat, width, max_lines=max_lines, placeholder=" …", subsequent_indent=hang, break_on_hyphens=False
     ):
         yield f"{INDENT}  {line}"
-
-
-def _counted(n_before: int) -> str:
-    return show.count(n_before, "fragment")

@@ -316,6 +316,5 @@ def _notes(place: Place, when: str) -> list[str]:
         notes.append(f"{name} is set in this environment and stands above the file")
     with contextlib.suppress(errors.EverosdError):
         if lock.holder(place.shown.parent) is not None:
-            later = "a restart of the daemon" if when == "restart" else "two seconds from now"
-            notes.append(f"in force from {later} on")
+            notes.append(f"in force {'once the daemon is restarted' if when == 'restart' else 'in two seconds'}")
     return notes
