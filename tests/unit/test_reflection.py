@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
 from collections.abc import AsyncIterator, Sequence
 
@@ -14,7 +15,7 @@ import structlog
 from everosd import errors
 from everosd.cascade import verify
 from everosd.engine import strategy
-from everosd.log import entry
+from everosd.log import entry, file
 from everosd.models import chat
 from everosd.narrative import extractive
 from everosd.narrative import source as texts
@@ -526,3 +527,33 @@ async def test_facts_that_are_taken_while_their_episode_is_replaced_go_with_it(m
     assert before == await mind.facts()
     late = await mind.root.reader.children(mind.owner, [ids[1]], "atomic_fact")
     assert {narrative.entry_id} == {one.deprecated_by for one in late}
+
+
+@pytest.mark.parametrize("n_written", [0, 1, 2, 3])
+async def test_O10_a_full_disk_harms_nothing_and_is_got_over(mind: reflecting.Mind, n_written: int) -> None:
+    """Full at the append: the cluster is skipped. Full after it: the run fails, and the next one finishes what is there."""
+    ids = await mind.tell(*STORY)
+    done: list[str] = []
+
+    def full(name: str) -> None:
+        if name == "written":
+            done.append(name)
+            if len(done) > n_written:
+                raise OSError(errno.ENOSPC, "no space left on device")
+
+    context = mind.root.pen._context
+    context.step = full
+    try:
+        if n_written:
+            with pytest.raises(errors.WriteRefused, match="no space"):
+                await mind.run()
+        else:
+            assert "no space" in (await mind.run()).note
+    finally:
+        context.step = file.no_step
+    assert [] == [text for text in STORY if not any(text in said(one) for one in await mind.live())]
+    await mind.run()
+    assert [await mind.narrative()] == await mind.live()
+    assert 1 + (not n_written) == len(mind.merging.asked)
+    assert 3 == len(await mind.facts())
+    assert set(ids) == {one for one, _ in source.replaced(await mind.narrative())}
