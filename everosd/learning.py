@@ -21,7 +21,8 @@ from everosd.store import db, read
 
 if TYPE_CHECKING:
     from everosd import strategies
-    from everosd.cascade import apply, embed
+    from everosd.cascade import apply, embed, project
+    from everosd.index import contract
     from everosd.reflection import reflect
     from everosd.search import query
 
@@ -31,6 +32,9 @@ DRAIN_S = 2.0
 PATIENCE_S = 5.0
 """Nothing runs, nothing ends, and something failed: the rest waits for a model or a disk, and is done later."""
 LOOK_S = 0.02
+COMMIT_PAUSE_S = 0.25
+"""Between two commits of the text index while messages come in: each takes 5 ms of CPU, and twenty sessions that are
+flushed at once need one."""
 
 
 class Learning:
@@ -78,6 +82,9 @@ class Learning:
             cascade=cascade,
         )
         self.engine.on_drained = self.intake.on_drained
+        for projection in cascade.projections:
+            if projection.is_prompt:
+                projection.gives_way = functools.partial(_comes_soon, projection, self.intake)
         self.reflection: reflect.Reflection | None = None
         """What consolidates clusters; None until it is there."""
 
@@ -188,6 +195,11 @@ def _is_shown(cascade: apply.Cascade, lsn: types.Lsn) -> bool:
     """Return whether every index that is open and well has followed the ledger as far as `lsn`."""
     states = [projection.status() for projection in cascade.projections if projection.is_open]
     return all(one.lsn >= lsn or one.state != "ok" for one in states)
+
+
+def _comes_soon(projection: project.Projection[contract.Index], intake: online.Intake) -> bool:
+    """Tell whether a commit has time: somebody waits for an answer, and the last commit was a moment ago."""
+    return intake.is_asked() and projection.since_commit_s() < COMMIT_PAUSE_S
 
 
 async def _caught_up(cascade: apply.Cascade) -> None:

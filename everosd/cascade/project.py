@@ -89,6 +89,7 @@ class Projection(Generic[I]):
         self._next: tuple[I, checkpoint.Checkpoint] | None = None
         self._progress: tuple[int, int] | None = None
         self._progressed_s = time.monotonic_s()
+        self._committed_s = float("-inf")
         self._error = ""
         self._is_suspect = False
         self._lsn_seen = 0
@@ -166,6 +167,10 @@ class Projection(Generic[I]):
             self._progressed_s = self._clock.monotonic_s()  # until now there was nothing to get on with
         self._lsn_seen = max(self._lsn_seen, lsn)
         self._wake.set()
+
+    def since_commit_s(self) -> float:
+        """Return how long ago a batch was last committed, seconds."""
+        return self._clock.monotonic_s() - self._committed_s
 
     def suspect(self) -> None:
         """Tell that a search failed: the files are compared with their checksums before anything else."""
@@ -271,7 +276,7 @@ class Projection(Generic[I]):
             self._next = (index, batch.position)
         else:
             self._at = batch.position
-        self._progressed_s = self._clock.monotonic_s()
+        self._progressed_s = self._committed_s = self._clock.monotonic_s()
         self.on_commit()
         return not batch.is_last
 

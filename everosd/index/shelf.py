@@ -101,12 +101,13 @@ class Shelf:
         self._writer: tantivy.IndexWriter | None = None
         self._fresh: tuple[tantivy.Index, tantivy.IndexWriter] | None = None
         self._written: set[int] = set()  # keys since the last commit
+        self._shown: dict[int, tuple[contract.Document, tantivy.Document]] = {}  # likewise, as they were made
         self.is_dirty = False
 
     def replace(self, document: contract.Document) -> None:
         """Put a document in the place of the one with its key, if there is one."""
         self.remove(document.key)
-        self._open_writer().add_document(_document(document, has_pairs=self._has_pairs))
+        self._open_writer().add_document(self._made(document))
         self._written.add(document.key)
         self.is_dirty = True
 
@@ -123,17 +124,26 @@ class Shelf:
             index, writer = self._open_fresh()
             writer.delete_all_documents()
             for document in documents:
-                writer.add_document(_document(document, has_pairs=self._has_pairs))
+                writer.add_document(self._made(document))
             writer.commit()
             index.reload()
             fresh = index.searcher()
         self._view = _View(self._view.disk, fresh, tuple(masked), self._view.number + 1)
+
+    def _made(self, document: contract.Document) -> tantivy.Document:
+        """Return a document in Tantivy's form; what is shown before it is written is made once."""
+        source, made = self._shown.get(document.key, (None, None))
+        if made is None or source != document:
+            made = _document(document, has_pairs=self._has_pairs)
+            self._shown[document.key] = document, made
+        return made
 
     def commit(self) -> None:
         """Make what was written durable and visible, if anything was; what was shown before is on disk now."""
         if self.is_dirty:
             self._open_writer().commit()
             self._written.clear()
+            self._shown.clear()
             self.is_dirty = False
             self._index.reload()
         elif not self._view.masked and self._view.fresh is None:
@@ -144,6 +154,7 @@ class Shelf:
         """Forget what was not committed; after one failure Tantivy's writer refuses everything."""
         self._writer = None
         self._written.clear()
+        self._shown.clear()
         self.is_dirty = False
 
     def count(self) -> int:

@@ -360,6 +360,10 @@ class Intake:
             self._n_asking -= 1
             self._asked_s = self._clock.monotonic_s()
 
+    def is_asked(self) -> bool:
+        """Tell whether somebody waits for an answer just now."""
+        return self._n_asking > 0
+
     async def give_way(self) -> None:
         """Wait while requests are answered, but not for long: what only follows from messages has time, who asks has not.
 

@@ -522,3 +522,17 @@ async def test_what_follows_gives_way_to_requests_but_not_for_ever(tmp_path: Pat
             await asyncio.wait_for(waiting, 10)  # with somebody still being answered
         await asyncio.wait_for(polite(event), 10)
     assert 2 == len(begun)
+
+
+async def test_the_text_index_is_not_committed_for_each_of_many_requests(tmp_path: Path) -> None:
+    """While somebody waits for an answer a commit waits for the next ones, for a moment; else it does not."""
+    async with running(tmp_path) as node:
+        await intake(node).add(session(), said("I moved to Porto."), task_id="t")
+        await intake(node).flush(session(), task_id="t")
+        await node.cascade.settled(10)
+        node.text._committed_s = node.clock.monotonic_s() + 1
+        assert not node.text.gives_way()
+        with intake(node)._asking():
+            assert node.text.gives_way()
+            node.text._committed_s = node.clock.monotonic_s() - learning.COMMIT_PAUSE_S
+            assert not node.text.gives_way()
