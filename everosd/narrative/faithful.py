@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from everosd.index import token
-from everosd.narrative import check, figure, source, spoken, words, writing
+from everosd.narrative import bound, check, figure, source, spoken, words, writing
 
 LEAST = 0.15
 """Share of the sources' statements that a text has something of; with less it is none of them (as in extraction)."""
@@ -77,6 +77,13 @@ class Verdict(NamedTuple):
         return (len(self.inventions) + len(self.strange)) * 1000 + len(self.missing)
 
 
+class _Told(NamedTuple):
+    """What a text says."""
+
+    grounds: check.Grounds
+    bound: bound.Bound
+
+
 class Evidence:
     """Sources, read once. Making it and each `judge` may take a second for long ones: in a thread."""
 
@@ -88,6 +95,7 @@ class Evidence:
         }
         lines = [text for one in sources for text in (one.subject, *_lines(one.content), *beside(one)) if text]
         self._grounds = _grounds(lines, self._days)
+        self._bound = bound.Bound(lines)
         self._newest = _grounds(
             [text for one in sources[-1:] for text in (*_lines(one.content), *one.facts)], self._days
         )
@@ -98,7 +106,7 @@ class Evidence:
     def judge(self, text: str) -> Verdict:
         """Return what is wrong with a text."""
         lines = _lines(text)
-        told = _grounds(lines, self._days)
+        told = _Told(_grounds(lines, self._days), bound.Bound(lines))
         known = "\n".join(map(_plain, lines))
         missing = [one for one in self.statements if not self._is_told(one, told, known)]
         n_told = len(self.statements) - len(missing)
@@ -132,6 +140,8 @@ class Evidence:
         found: list[str] = []
         for sentence in (each for line in lines for each in check.sentences(line)):
             if not self._grounds.unsupported(sentence):
+                if self._bound.belies(sentence):
+                    found.append(sentence)
                 continue
             ended = [one for one in check.clauses(sentence) if words.OVER.search(one)]
             is_over = ended and not self._grounds.unsupported(sentence, may_end=True)
@@ -139,15 +149,17 @@ class Evidence:
                 found.append(sentence)
         return tuple(found)
 
-    def _is_told(self, one: Statement, told: check.Grounds, known: str) -> bool:
+    def _is_told(self, one: Statement, told: _Told, known: str) -> bool:
         if _plain(one.text) in known:
             return True
-        return not self._lacks_figure(one.text, told, known) if self._is_translated else told.supports(one.text)
+        if self._is_translated:
+            return not self._lacks_figure(one.text, told, known)
+        return told.grounds.supports(one.text) and not told.bound.belies(one.text)
 
-    def _lacks_figure(self, statement: str, told: check.Grounds, known: str) -> bool:
+    def _lacks_figure(self, statement: str, told: _Told, known: str) -> bool:
         if _plain(statement) in known:
             return False
-        return any(not self._is_translated or one.kind != "name" for one in told.inventions(statement))
+        return any(not self._is_translated or one.kind != "name" for one in told.grounds.inventions(statement))
 
 
 def distinct(statements: Iterable[Statement]) -> list[Statement]:

@@ -92,6 +92,37 @@ def test_R03_both_what_was_so_and_what_is_so_has_to_be_told() -> None:
     assert not correct.missing
 
 
+AGES = ("Toby is 3 years old.", "Buddy is 5 years old.", "Mara pays a rent of 900 euros, Tom a rent of 800 euros.")
+
+
+def test_R06_numbers_that_change_places_are_found() -> None:
+    """Every number is a source's, and each is said of something else: what is said is strange, and what was said is missing."""
+    right = (
+        "Toby is 3 years old and Buddy is 5 years old. Mara pays 900 euros of rent, and Tom pays a rent of 800 euros."
+    )
+    assert judge(right, *AGES).is_true
+    assert not judge(right, *AGES).missing
+    swapped = judge(right.replace("3", "_").replace("5", "3").replace("_", "5"), *AGES)
+    assert 1 == len(swapped.strange)
+    assert list(AGES[:2]) == [one.text for one in swapped.missing]
+    swapped = judge(right.replace("9", "_").replace("8", "9").replace("_", "8"), *AGES)
+    assert 1 == len(swapped.strange)
+    assert [AGES[2]] == [one.text for one in swapped.missing]
+
+
+def test_values_that_changed_are_no_change_of_places() -> None:
+    """One thing may have had several."""
+    rents = [f"The rent of Mara is {rent} euros." for rent in (900, 950, 1000)]
+    for text in (
+        "Mara's rent rose from 900 euros to 950 euros, and then to 1000 euros.",
+        "At first the rent of Mara was 900 euros. Later it was 950 euros. Now it is 1000 euros.",
+        "The rent of Mara is 1000 euros; it was 900 and 950 euros before.",
+    ):
+        found = judge(text, *rents)
+        assert found.is_true, found
+        assert not found.missing, found
+
+
 def test_what_an_older_source_says_may_be_said_to_have_ended() -> None:
     """Nobody wrote `no longer`, but it is how a narrative tells that a state has passed."""
     text = "Mara lived in Porto. She no longer lives in Porto: she moved to Ghent."
