@@ -16,7 +16,7 @@ import structlog
 
 from everosd import clock, errors, types
 from everosd.engine import backoff, events, shown, timed
-from everosd.engine import firing as fires
+from everosd.engine import desk as desks
 from everosd.engine import lane as lanes
 from everosd.engine import runs as records
 from everosd.engine import settings as strategy_settings
@@ -91,7 +91,7 @@ class Engine:
 
     def add(self, one: strategies.Strategy) -> None:
         """Take a strategy into the table; before `run`."""
-        self._events.desks[one.name] = events.Desk(one)
+        self._events.desks[one.name] = desks.Desk(one)
 
     def add_timed(self, one: strategies.Timed) -> None:
         """Take a strategy that is fired by the clock or by silence into the table; before `run`."""
@@ -232,14 +232,14 @@ class Engine:
             raise _not_found(name, (*self._events.desks, *self._timed))
         failed = desk.failed()
         if not failed or not (force or self._events.is_enabled(desk)):
-            return shown.Triggered(status="not_dispatched", name=name, dispatched=0, runs=_under_way(desk))
+            return shown.Triggered(status="not_dispatched", name=name, dispatched=0, runs=desk.under_way())
         if dry_run:
             runs = tuple(_would_run(job) for _, job in failed[: shown.MAX_SHOWN])
             return shown.Triggered(status="ok", name=name, dispatched=0, runs=runs)
         return await self._run_again(desk, failed, timeout_s)
 
     async def _run_again(
-        self, desk: events.Desk, failed: list[tuple[types.Owner, lanes.Job]], timeout_s: float
+        self, desk: desks.Desk, failed: list[tuple[types.Owner, lanes.Job]], timeout_s: float
     ) -> shown.Triggered:
         done, left = asyncio.Event(), [len(failed)]
 
@@ -296,65 +296,21 @@ class Engine:
             return shown.StrategyStatus(
                 name=name, enabled=wanted.enabled, trigger=trigger, cron=wanted.cron, settings_error=error
             )
-        now_s = self._clock.monotonic_s()
-        return shown.StrategyStatus(
-            name=name,
-            enabled=wanted.enabled,
-            trigger=desk.strategy.trigger,
-            cron=wanted.cron,
-            last_run=desk.last_run,
-            settings_error=error,
-            waiting=sum(map(len, desk.lanes.values())),
-            running=len(desk.running),
-            running_s=now_s - min(desk.running.values(), default=now_s),
-            dead=sum(map(len, desk.dead.values())),
-        )
+        return desk.status(self.settings, self._clock.monotonic_s())
 
     def put_off(self) -> tuple[shown.Dead, ...]:
         """Return events that failed and are to be tried again by themselves."""
-        return tuple(
-            _dead(name, one.owner, job)
-            for name, desk in self._events.desks.items()
-            for one in desk.lanes.values()
-            for job in one.aside.values()
-        )
+        return tuple(one for desk in self._events.desks.values() for one in desk.put_off())
 
     def dead(self) -> tuple[shown.Dead, ...]:
         """Return what was given up, oldest first."""
-        found: list[tuple[str, shown.Dead]] = []
-        for name, desk in self._events.desks.items():
-            for owner, jobs in desk.dead.items():
-                found += [(_ended_at(job.record), _dead(name, owner, job)) for job in jobs.values()]
-        for one in self._timed.values():
-            if (firing := one.given_up) is not None:
-                found.append((_ended_at(firing.record), _dead(one.name, None, firing)))
+        found = [pair for desk in self._events.desks.values() for pair in desk.given_up()]
+        found += [pair for desk in self._timed.values() for pair in desk.dead()]
         return tuple(one for _, one in sorted(found, key=lambda pair: pair[0]))
-
-
-def _dead(name: str, owner: types.Owner | None, job: lanes.Job | fires.Firing) -> shown.Dead:
-    return shown.Dead(
-        strategy=name,
-        event=job.event(owner) if isinstance(job, lanes.Job) and owner is not None else None,
-        attempts=job.attempt,
-        error="" if job.record is None else job.record.error or "",
-    )
-
-
-def _ended_at(record: records.Record | None) -> str:
-    return "" if record is None else record.finished_at or ""
 
 
 def _not_found(name: str, known: Iterable[str]) -> errors.NotFound:
     return errors.NotFound(f"no strategy is called {name[:100]}; there are {', '.join(known)}")
-
-
-def _under_way(desk: events.Desk) -> tuple[shown.Summary, ...]:
-    found = [one.running.record for one in desk.running if one.running is not None]
-    return tuple(
-        shown.Summary(run_id=record.run_id, status="running")
-        for record in found[: shown.MAX_SHOWN]
-        if record is not None
-    )
 
 
 def _would_run(job: lanes.Job) -> shown.Summary:

@@ -8,7 +8,6 @@ until somebody triggers it or a new event asks for the same.
 from __future__ import annotations
 
 import asyncio
-import collections
 import heapq
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +18,7 @@ import structlog
 
 from everosd import clock, errors, types
 from everosd.engine import backoff, origin
+from everosd.engine import desk as desks
 from everosd.engine import lane as lanes
 from everosd.engine import runs as records
 from everosd.engine import settings as strategy_settings
@@ -30,38 +30,11 @@ SLEEP_S = 30.0
 log = structlog.get_logger(__name__)
 
 
-class Desk:
-    """One strategy, with all that it has to do."""
-
-    __slots__ = ("dead", "is_ailing", "lanes", "last_run", "ready", "running", "strategy")
-
-    def __init__(self, one: strategies.Strategy) -> None:
-        """Begin with nothing to do."""
-        self.strategy = one
-        self.lanes: dict[types.Owner, lanes.Lane] = {}
-        """Of owners with something to do."""
-        self.ready: collections.deque[lanes.Lane] = collections.deque()
-        """In the order in which they get their turn."""
-        self.running: dict[lanes.Lane, float] = {}
-        """With the moment of their beginning."""
-        self.dead: dict[types.Owner, dict[lanes.Key, lanes.Job]] = {}
-        self.last_run: records.Record | None = None
-        self.is_ailing = False
-        """It has waited long for something that is away, which was said."""
-
-    def failed(self) -> list[tuple[types.Owner, lanes.Job]]:
-        """Return what was given up, and what is to be tried again by itself."""
-        found = [(owner, job) for owner, jobs in self.dead.items() for job in jobs.values()]
-        return found + [
-            (one.owner, job) for one in self.lanes.values() for job in one.aside.values() if job.ticket is None
-        ]
-
-
 class _Run(NamedTuple):
     """A run that is under way."""
 
     task: asyncio.Task[None]
-    desk: Desk
+    desk: desks.Desk
     lane: lanes.Lane
     job: lanes.Job
 
@@ -78,7 +51,7 @@ class Events:
         on_turn: Callable[[], None],
     ) -> None:
         """Run at most `concurrency` lanes of each strategy at once; `on_turn` is called after each look at what is due."""
-        self.desks: dict[str, Desk] = {}
+        self.desks: dict[str, desks.Desk] = {}
         self.origins = origin.Origins()
         self.is_stopping = False
         self.on_end: Callable[[], None] = on_turn
@@ -88,7 +61,7 @@ class Events:
         self._clock = time
         self._concurrency = concurrency
         self._on_turn = on_turn
-        self._timers: list[tuple[float, int, Desk, lanes.Lane]] = []
+        self._timers: list[tuple[float, int, desks.Desk, lanes.Lane]] = []
         self._n_timers = 0
         self._tasks: dict[asyncio.Task[None], lanes.Job] = {}
         self._group: asyncio.TaskGroup | None = None
@@ -106,7 +79,7 @@ class Events:
             self.origins.touch((event.origin,))
         self.turn_soon()
 
-    def _queue(self, desk: Desk, event: strategies.Event) -> None:
+    def _queue(self, desk: desks.Desk, event: strategies.Event) -> None:
         one = desk.lanes.get(event.owner)
         if one is None:
             one = desk.lanes[event.owner] = lanes.Lane(event.owner)
@@ -118,7 +91,7 @@ class Events:
         self.origins.discount(one.add(key, origins, is_per_owner=desk.strategy.is_per_owner))
         self._offer(desk, one)
 
-    def is_enabled(self, desk: Desk) -> bool:
+    def is_enabled(self, desk: desks.Desk) -> bool:
         """Tell whether the settings let a strategy run."""
         return self._settings.of(desk.strategy.name).enabled
 
@@ -199,7 +172,7 @@ class Events:
                 else:
                     self._start(self._group, desk, one, job)
 
-    def _offer(self, desk: Desk, one: lanes.Lane) -> None:
+    def _offer(self, desk: desks.Desk, one: lanes.Lane) -> None:
         """Put a lane in line if it has something that is due, on a timer if it will have, away if it has nothing."""
         if one.is_empty:
             if desk.lanes.get(one.owner) is one:
@@ -224,7 +197,7 @@ class Events:
 
     # -- one run ---------------------------------------------------------------------------------------------------
 
-    def _start(self, group: asyncio.TaskGroup, desk: Desk, one: lanes.Lane, job: lanes.Job) -> None:
+    def _start(self, group: asyncio.TaskGroup, desk: desks.Desk, one: lanes.Lane, job: lanes.Job) -> None:
         job.attempt += 1
         event = job.event(one.owner)
         record = records.Record(
@@ -252,7 +225,7 @@ class Events:
         self.on_end()
 
     async def _attempt(
-        self, desk: Desk, one: lanes.Lane, job: lanes.Job, record: records.Record, event: strategies.Event
+        self, desk: desks.Desk, one: lanes.Lane, job: lanes.Job, record: records.Record, event: strategies.Event
     ) -> None:
         try:
             result = await desk.strategy.run(event)
@@ -276,7 +249,7 @@ class Events:
             self._offer(desk, one)
             self.turn_soon()
 
-    def _end(self, desk: Desk, job: lanes.Job, record: records.Record) -> None:
+    def _end(self, desk: desks.Desk, job: lanes.Job, record: records.Record) -> None:
         """Record how a run ended."""
         record = job.record = desk.last_run = msgspec.structs.replace(record, finished_at=self._runs.now())
         self._runs.put(record)
@@ -284,7 +257,7 @@ class Events:
             job.ticket.end(record)
             job.ticket = None
 
-    def _failed(self, desk: Desk, one: lanes.Lane, job: lanes.Job, error: BaseException) -> None:
+    def _failed(self, desk: desks.Desk, one: lanes.Lane, job: lanes.Job, error: BaseException) -> None:
         """Have a run tried again, or give it up."""
         assert job.record is not None  # noqa: S101  # it has been started
         name, said = desk.strategy.name, errors.describe(error)[: backoff.MAX_ERROR]
@@ -313,18 +286,18 @@ class Events:
         self._end(desk, job, msgspec.structs.replace(record, status="failed"))
         self.origins.discount(one.put_aside(job, is_per_owner=desk.strategy.is_per_owner))
 
-    def _max_retries(self, desk: Desk) -> int:
+    def _max_retries(self, desk: desks.Desk) -> int:
         given = self._settings.of(desk.strategy.name).max_retries
         return desk.strategy.max_retries if given is None else given
 
     # -- what was given up -----------------------------------------------------------------------------------------
 
-    def _bury(self, desk: Desk, owner: types.Owner, job: lanes.Job) -> None:
+    def _bury(self, desk: desks.Desk, owner: types.Owner, job: lanes.Job) -> None:
         """Put an event among those that were given up."""
         desk.dead.setdefault(owner, {})[job.key] = job
         self.origins.give_up(job.origins)
 
-    def _forget_dead(self, desk: Desk, owner: types.Owner, key: lanes.Key) -> Iterator[lanes.Job]:
+    def _forget_dead(self, desk: desks.Desk, owner: types.Owner, key: lanes.Key) -> Iterator[lanes.Job]:
         """Take out what was given up and is the same work as `key`."""
         found = desk.dead.get(owner)
         for each in tuple(found or ()):
@@ -340,7 +313,7 @@ class Events:
         self._runs.put(msgspec.structs.replace(job.record, status="failed"))
         return job
 
-    def put_in_front(self, desk: Desk, owner: types.Owner, job: lanes.Job, ticket: lanes.Ticket) -> None:
+    def put_in_front(self, desk: desks.Desk, owner: types.Owner, job: lanes.Job, ticket: lanes.Ticket) -> None:
         """Have an event that failed run at once."""
         one = desk.lanes.setdefault(owner, lanes.Lane(owner))
         job.ticket = ticket

@@ -333,6 +333,12 @@ class Desk:
         if self.strategy.forget is not None:
             await self.strategy.forget(owner)
 
+    def dead(self) -> Iterator[tuple[str, shown.Dead]]:
+        """Yield what was given up, with when."""
+        if (found := self.given_up) is not None and (record := found.record) is not None:
+            one = shown.Dead(strategy=self.name, event=None, attempts=found.attempt, error=record.error or "")
+            yield record.finished_at or "", one
+
     def status(self) -> shown.StrategyStatus:
         """Return what people ask for; cheap."""
         wanted, now_s = self._wanted(), self._clock.monotonic_s()
