@@ -349,6 +349,10 @@ class TestWithAModel:
         assert "session_id" not in written
         for _, said in TALKS:
             assert said in text
+        entry = by_model.daemon.http.get(f"/api/v1/entries/andrew_{narrative}").json()["data"]
+        assert [each["id"] for each in one["before"]] == entry["sources"]
+        assert ("cluster", None, None) == (entry["parent_type"], entry["session_id"], entry["deprecated_by"])
+        assert entry["facts"]
 
     def test_a_second_run_and_the_python_example(self, by_model: Andrew) -> None:
         """Without anything new nothing is written, and the snippet says that it is done."""
@@ -406,8 +410,10 @@ class TestWithAModel:
 class TestWithoutAModel:
     """The same with nothing but the fragments' own statements."""
 
-    def test_the_walkthrough_as_it_is_printed(self, extractive: Andrew) -> None:
+    def test_A03_the_walkthrough_as_it_is_printed(self, extractive: Andrew) -> None:
         """The narrative holds every statement, in order of time, and ends on how things stand."""
+        off = extractive.run(force=False)
+        assert ("not_dispatched", 0, []) == (off["status"], off["dispatched"], off["runs"])
         _walk(extractive)
         (one,) = extractive.found()
         for _, text in TALKS:
