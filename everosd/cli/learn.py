@@ -7,7 +7,7 @@ import datetime as dt
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -17,6 +17,7 @@ import typer
 from everosd import config, errors, lock
 from everosd.cli import asking, client, node, progress, show, transcript
 from everosd.cli import root as root_folder
+from everosd.engine import advice
 
 commands = typer.Typer(rich_markup_mode=None)
 
@@ -213,7 +214,7 @@ def trigger(
     else:
         print(_dispatched(answer, len(runs), is_dry=dry_run, is_forced=force))
         for run in runs:
-            said = run.get("error") or run.get("result")
+            said = run.get("error") or _result(run.get("result"))
             print(f"  {run.get('run_id')}  {run.get('status')}{f'  {said}' if said else ''}")
     is_good = answer.get("status") == "ok" and all(run.get("status") == SUCCESS for run in runs)
     if not (is_good or (dry_run and answer.get("status") == "ok")):
@@ -234,12 +235,21 @@ def _waits(result: dict[str, object], *, is_served: bool) -> Iterator[str]:
         yield f"the model: {reason}"
 
 
+def _result(result: object) -> object:
+    """Return what a run did in words; a dry run of reflection finds more than fits in a line."""
+    if not isinstance(result, Mapping):
+        return result
+    return f"{show.count(len(show.rows(result, 'clusters')), 'merge')}: `everosd reflect --dry-run` shows them"
+
+
 def _dispatched(answer: dict[str, object], n_runs: int, *, is_dry: bool, is_forced: bool) -> str:
     """Say what became of a trigger."""
     name, dispatched = answer.get("name"), cast("int", answer.get("dispatched") or 0)
     if answer.get("status") == "not_dispatched":
         if n_runs:
             return f"{name} is running; nothing else was begun"
+        if name == advice.REFLECTION and not is_forced:
+            return f"{name} is switched off: --force runs it all the same, `everosd set {name}.enabled true` every week"
         off = "" if is_forced else ", or it is switched off (--force)"
         # Cases are made of conversations, of which nothing is told twice.
         late = "" if name == OF_CONVERSATIONS else "; what came while it was switched off is done by `everosd extract`"
