@@ -38,6 +38,9 @@ OPENING_S = 900.0
 HTTP_DRAIN_S = 3
 """How long requests in flight may take once the daemon stops; the rest of the drain is for the indexes."""
 BACKLOG = 512
+SWITCH_S = 0.001
+"""How long a thread keeps Python's lock while another wants it: what is extracted beside the event loop must not hold up
+answers for 5 ms, Python's own interval, at each step of theirs."""
 COMMAND_S = 10.0
 """How long a start waits for a command that works on the files; most take less than a second."""
 MAX_DAMAGED = 3
@@ -66,6 +69,7 @@ def serve(settings: config.Config) -> int:
     os.umask(daemon.PRIVATE)
     _leave_at_signals()
     _share_arenas()
+    sys.setswitchinterval(SWITCH_S)
     # Before NumPy is imported: its threads would wait for work by spinning, on cores that others need.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.disable()  # nothing of what a start imports and builds is garbage; looking for it takes a tenth of the start
