@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 
 import msgspec
@@ -26,7 +27,10 @@ async def recover(strategy: strategies.Timed, runs: records.Runs, last: records.
     said = ""
     try:
         said = await strategy.recover()
-    except Exception as failed:
+    except (Exception, asyncio.CancelledError) as failed:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
         log.exception("not_recovered", strategy=strategy.name)
         error = errors.describe(failed)[: backoff.MAX_ERROR]
     if not said and error is None:
