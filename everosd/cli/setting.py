@@ -9,7 +9,7 @@ import os
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Literal, get_args, get_origin
 
 import msgspec
 import typer
@@ -17,11 +17,13 @@ import typer
 from everosd import config, errors, lock
 from everosd.cli import asking
 from everosd.engine import advice, schedule
-from everosd.engine import settings as strategy_settings
+
+if TYPE_CHECKING:
+    from everosd.engine import settings as strategy_settings
 
 commands = typer.Typer(rich_markup_mode=None)
 
-TABLE = strategy_settings.TABLE
+TABLE = "strategies"
 SECRETS = tuple(
     f"{section}.{field.name}"
     for section, kind in config.SECTIONS.items()
@@ -113,6 +115,8 @@ def _place(root: Path, key: str) -> Place:
     """
     if not root.is_dir():
         raise errors.RootError(str(root), "is no memory root", hint=f"make it: everosd init{asking.root_option(root)}")
+    from everosd.engine import settings as strategy_settings  # and structlog with it, which no `--help` waits for
+
     name = tuple(part.strip() for part in asking.legible(key).split("."))
     known = strategy_settings.defaults()
     is_section = name[0] in config.SECTIONS or name[0] in config.IGNORED
@@ -159,6 +163,8 @@ def _judge(place: Place, text: str) -> tuple[str, ...]:
     Raises:
         errors.ConfigError: names the place in the file as it stands, or the key that was given.
     """
+    from everosd.engine import settings as strategy_settings
+
     try:
         if not place.is_strategy:
             config.load(place.shown.parent, text=text)
@@ -207,6 +213,8 @@ def _require_known(place: Place) -> None:
 
 def _kind(place: Place) -> object | None:
     """Return the declared type of a setting, None where nobody knows it."""
+    from everosd.engine import settings as strategy_settings
+
     if place.is_strategy:
         known = place.name[1] in strategy_settings.defaults() and len(place.name) == 3  # noqa: PLR2004  # table, name, key
         kind: type[msgspec.Struct] | None = strategy_settings.Settings if known else None
