@@ -99,6 +99,8 @@ async def test_M07_a_search_right_after_finds_the_narrative_alone(mind: reflecti
     """No wait in between: the run ends when a search shows what it did, and the same after an undo."""
     ids = await mind.tell(*STORY, has_facts=False)
     await mind.run()
+    states = mind.root.node.cascade.projection_states().values()
+    assert min(one.lsn for one in states) >= await mind.root.reader.lsn()
     narrative = await mind.root.reader.find(mind.owner, (await found(mind, "Andrew"))[0])
     assert narrative is not None
     assert [narrative.entry_id] == await found(mind, "Andrew")
@@ -435,6 +437,8 @@ async def test_M05_an_entry_that_a_person_revives_leaves_its_cluster(mind: refle
     await mind.run()
     assert "" == await mind.reflection.recover()
     assert {narrative.entry_id, ids[0]} == {one.entry_id for one in await mind.live()}
+    await edit(mind, ids[1], "deprecated_entries:\n", f"deprecated_entries:\n  {ids[0]}: {narrative.entry_id}\n")
+    assert [narrative.entry_id] == [one.entry_id for one in await mind.live()]
 
 
 async def test_a_deleted_narrative_revives_what_it_replaced(mind: reflecting.Mind) -> None:
@@ -449,6 +453,32 @@ async def test_a_deleted_narrative_revives_what_it_replaced(mind: reflecting.Min
     assert set(ids) == {one.entry_id for one in await mind.live()}
     await mind.run()
     assert set(ids) == {one.entry_id for one in await mind.live()}
+
+
+async def test_sources_that_are_deleted_right_after_the_commit_hold_nothing_up(mind: reflecting.Mind) -> None:
+    """Nothing is left to be deprecated: the narrative has their statements, and the consolidation is completed."""
+    await mind.tell(*STORY, has_facts=False)
+    (path,) = {one.path for one in await mind.live()}
+    before = await mind.root.text(path)
+
+    async def delete() -> None:
+        mind.at_facts = None
+        now = await mind.root.text(path)
+        start = now.index("<!-- entry:")
+        end = now.rindex("<!-- entry:")
+        await mind.root.save(path, now[:start] + now[end:])
+        await mind.root.settled()
+
+    mind.at_facts = delete
+    await mind.run()
+    narrative = await mind.narrative()
+    assert [narrative] == await mind.live()
+    told = await mind.report_of(narrative.entry_id)
+    assert ("completed", 0, ()) == (told.status, told.source_count, told.source_members)
+    with pytest.raises(errors.Conflict, match="nothing of what"):
+        await mind.rollback(narrative.entry_id)
+    assert before != await mind.root.text(path)
+    assert "nothing to consolidate" == (await mind.run()).note
 
 
 async def test_forgetting_an_owner_ends_what_is_under_way_for_them(mind: reflecting.Mind) -> None:
@@ -488,7 +518,15 @@ async def test_hand_text_and_single_entry_files_are_sources_like_any_other(mind:
     narrative = await mind.narrative()
     assert [narrative] == await mind.live()
     assert ["Mara saw a heron by hand.", "Mara swam to the heron alone."] == said(narrative).splitlines()
-    assert [source.digest(await mind.of(each)) for each in ids] == [at for _, at in source.replaced(narrative)]
+    digests = [at for _, at in source.replaced(narrative)]
+    assert digests == [source.digest(await mind.of(each)) for each in ids]
+    draft = entry.Draft(sections=(("Subject", "Later"), ("Content", "Mara slept.")))
+    await mind.root.pen.append(mind.owner, "episode", [draft], date="2026-02-02")  # a daily log from now on
+    await mind.root.settled()
+    await mind.root.node.cascade.adopt()
+    await mind.root.edit((await mind.of(ids[1])).path, "**parent_id**: mc_1", "**parent_id**: mc_2")
+    await mind.root.settled()
+    assert digests == [source.digest(await mind.of(each)) for each in ids]
 
 
 async def test_a_source_in_a_file_that_cannot_be_rewritten_is_not_merged(mind: reflecting.Mind) -> None:
