@@ -1,0 +1,44 @@
+"""The wiring of reflection: what is fired by hand goes by the settings of the moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import msgspec
+
+from everosd import types
+from everosd.reflection import merges
+from tests import open_root, reflecting
+
+OWNER = types.Owner(app="default", project="default", type="user", id="mara")
+OFF = '[embedding]\nmodel = "none"\n'
+
+
+async def test_reflection_goes_by_the_settings_of_the_moment(
+    open_door: Callable[..., AbstractAsyncContextManager[Any]],
+) -> None:
+    """No model: skipped, and the run succeeds. Saved as extractive: the next run merges, without a restart, and takes facts."""
+    async with open_door({}, settings=OFF, learns=True) as door:
+        root = open_root.Root(path=door.root, node=door.node)
+        await reflecting.scatter(root, OWNER, range(3))
+        await root.settled()
+
+        async def fire() -> str:
+            body = {"name": "reflect_episodes", "force": True}
+            answer = await door.client.post("/api/v1/ome/trigger", json=body)
+            assert ("ok", 1) == (answer.json()["status"], answer.json()["dispatched"]), answer.text
+            (run,) = answer.json()["runs"]
+            assert "success" == run["status"]
+            return str(run["result"])
+
+        assert f"1 skipped: {merges.NO_MODEL}" == await fire()
+        learning = door.node.learning
+        wanted = msgspec.structs.replace(learning.in_force().reflection, merge="extractive")
+        learning.change(msgspec.structs.replace(learning.in_force(), reflection=wanted))
+        assert "1 cluster consolidated (3 fragments)" == await fire()
+        mind = reflecting.over(root)
+        mind.owner = OWNER
+        statements = [reflecting.shop(number) for number in range(3)]
+        assert [f"{one} (2026-01-01)" for one in statements] == await mind.facts()
