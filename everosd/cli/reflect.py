@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import re
 import sys
 import threading
 import time
-import urllib.parse
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Annotated, cast
 
 import typer
 
 from everosd import config, errors, types
-from everosd.cli import asking, client, merged, node, progress, show
+from everosd.cli import asking, merged, node, progress, reflection, show
 from everosd.cli import root as root_folder
 
 commands = typer.Typer(rich_markup_mode=None)
@@ -27,13 +24,8 @@ MAX_TIMEOUT_S = 540.0
 SUCCESS = "success"
 NO_MODEL = "no model is set up"
 """What a run says of clusters that it had to skip for want of one."""
-MAX_SOURCES = 500
-"""Fragments whose text a dry run shows."""
 REPORT_ID = re.compile(r"[0-9a-f]{32}")
-PAGE = 100
 TICK_S = 0.2
-SLACK_S = 2.0
-"""Times of files may lie a little behind the clock."""
 
 User = Annotated[str | None, typer.Option("--user", metavar="ID", help="Whose. Default: the only user there is.")]
 
@@ -64,7 +56,7 @@ def reflect(
     where = config.root_path(root)
     root_folder.require(where)
     body = {"name": STRATEGY, "timeout": timeout, "force": True, "dry_run": dry_run}
-    run = _Run(where, dry_run)
+    run = reflection.Run(where, is_dry=dry_run)
     with _waiting("reflecting, seconds"):
         node.ask_all(where, run.requests(body), run.take)
     answer, made = run.answer, run.found()
@@ -102,7 +94,7 @@ def reports(
     if cluster is not None:
         asked["cluster_id"] = asking.legible(cluster)
     try:
-        answer = asking.ask(where, "GET", _reports(asked))
+        answer = asking.ask(where, "GET", reflection.reports(asked))
     except errors.RequestError as error:
         if error.field == "user_id" and user is None:
             asking.ask_whose(where, app, project, is_of_users=True)
@@ -209,79 +201,6 @@ def _notes(answer: show.Body, made: Sequence[show.Body]) -> Iterator[str]:
         )
 
 
-class _Run:
-    """The requests of one `everosd reflect`: the run, then what shows it; where no daemon runs, the root is opened once."""
-
-    def __init__(self, root: Path, is_dry: bool) -> None:  # noqa: FBT001  # private
-        self.answer: dict[str, object] = {}
-        self._root, self._is_dry, self._began_s = root, is_dry, time.time() - SLACK_S
-        self._asked: list[str] = []
-        """Public ids of sources whose entries are asked for, in order."""
-        self._texts: dict[str, show.Body] = {}
-        self._made: list[show.Body] = []
-
-    def requests(self, body: object) -> Iterator[node.Request]:
-        """Yield them; each after the answer to the one before was taken."""
-        yield node.Request(method="POST", path=f"{asking.API}/ome/trigger", body=body)
-        if self._is_dry:
-            wanted = [(one, source) for one in self._clusters() for source in _sources(one)]
-            for one, source in wanted[:MAX_SOURCES]:
-                self._asked.append(source)
-                yield node.Request(method="GET", path=_entry(one, source))
-            return
-        for owner in _touched(self._root, self._began_s):
-            asked = {"user_id": owner.id, "app_id": owner.app, "project_id": owner.project, "limit": str(PAGE)}
-            yield node.Request(method="GET", path=_reports(asked))
-
-    def take(self, got: client.Answer) -> None:
-        """Take the answer to the newest request."""
-        if not self.answer:
-            self.answer = asking.checked(got)
-        elif self._is_dry:
-            # A narrative that a dry run has only thought of is no entry.
-            self._texts[self._asked[-1]] = show.section(got.body, "data") if got.status == asking.OK else {}
-        else:
-            items = show.rows(show.section(asking.checked(got), "data"), "items")
-            self._made += [one for one in items if _is_since(one, self._began_s)]
-
-    def found(self) -> list[show.Body]:
-        """Return what was merged, or would be, the oldest first, as reports have it: with the texts before and after."""
-        if not self._is_dry:
-            return sorted(self._made, key=lambda one: str(one.get("created_at")))
-        return [
-            {
-                **one,
-                "source_count": len(_sources(one)),
-                "before": [_before(self._texts.get(source, {}), source) for source in _sources(one)],
-                "after": one.get("narrative") or {},
-            }
-            for one in self._clusters()
-        ]
-
-    def _clusters(self) -> list[show.Body]:
-        """Return what a dry run says."""
-        results = [run.get("result") for run in show.rows(self.answer, "runs")]
-        return [one for each in results if isinstance(each, Mapping) for one in show.rows(each, "clusters")]
-
-
-def _sources(one: show.Body) -> list[str]:
-    return cast("list[str]", one.get("sources") or [])
-
-
-def _entry(one: show.Body, public_id: str) -> str:
-    scope = {key: str(one.get(key)) for key in ("app_id", "project_id")}
-    return f"{asking.API}/entries/{urllib.parse.quote(public_id, safe='')}?{urllib.parse.urlencode(scope)}"
-
-
-def _before(entry: show.Body, public_id: str) -> show.Body:
-    return {
-        "id": public_id,
-        "timestamp": entry.get("timestamp"),
-        "subject": entry.get("subject") or public_id,
-        "text": entry.get("content") or "",
-    }
-
-
 @contextlib.contextmanager
 def _waiting(title: str) -> Iterator[None]:
     """Show how long something has been taking while the block runs: nobody knows how long it will."""
@@ -299,27 +218,3 @@ def _waiting(title: str) -> Iterator[None]:
         finally:
             over.set()
             ticking.join()
-
-
-def _reports(asked: Mapping[str, str]) -> str:
-    return f"{asking.API}/reflection/reports?{urllib.parse.urlencode(asked)}"
-
-
-def _touched(root: Path, began_s: float) -> list[types.Owner]:
-    """Return the users to whose clusters something was added since a moment: a consolidation ends with a row there."""
-    from everosd.log import layout
-
-    found: dict[types.Owner, None] = {}
-    for path in root.glob("*/*/users/*/.clusters/*.md"):
-        place = layout.place(types.RelPath(path.relative_to(root).as_posix()))
-        with contextlib.suppress(OSError):
-            if place is not None and path.stat().st_mtime >= began_s:
-                found[place.owner] = None
-    return list(found)
-
-
-def _is_since(one: show.Body, began_s: float) -> bool:
-    try:
-        return dt.datetime.fromisoformat(str(one.get("created_at"))).timestamp() >= began_s
-    except ValueError:
-        return False
