@@ -244,6 +244,11 @@ class Rewriter:
     async def _plan(self, queue: job.Queue, found: _Found, jobs: Sequence[job.Job]) -> replacement.Replacement:
         parsed = found.parsed
         if isinstance(jobs[0].what, job.Late):
+            # What a stale buffer wiped would look like what was deleted since the late one was opened: first it is put back.
+            plan = replacement.Replacement(parsed)
+            await self._saves.heal(queue, plan, None)
+            if not plan.is_empty():
+                return plan
             plan = await self._saves.take_in(queue, parsed, jobs[0].what)
             plan.results.append((jobs[0], None))
             return plan

@@ -548,6 +548,26 @@ async def test_late_save_and_later_changes_are_both_kept(node: Node) -> None:
     assert node.subjects() == ["one", "due", "three"]
 
 
+async def test_C02_a_late_save_meets_a_stale_one(node: Node) -> None:
+    """What a stale buffer has just wiped is not taken for something that was deleted since the late one was opened."""
+    await node.append("one")
+    steps.age(node.path())
+    stale = node.text()
+    await node.append("two")
+    steps.age(node.path())
+    buffer = node.text().replace("one at length", "mine")
+    editor: list[int] = []
+    node.step = steps.once("written", lambda: editor.append(os.open(node.path(), os.O_RDWR)))
+    await node.append("three")
+    node.save(stale.replace("one at length", "one at length, and more"))
+    os.ftruncate(editor[0], 0)
+    os.write(editor[0], buffer.encode())
+    os.close(editor[0])
+    await until_there(node, "three")
+    await until_there(node, "two")
+    assert {"one", "two", "three"} == set(node.subjects())
+
+
 async def test_a_file_that_is_away_for_a_moment_is_waited_for(node: Node) -> None:
     """An editor that moves the old file to a backup and then writes the new one loses nothing."""
     await node.append("one")
