@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import pathlib
 import shutil
+import sqlite3
 
 import pytest
 
 from everosd import errors
-from everosd.store import db, read
+from everosd.store import db, meta, read
 
 
 @pytest.mark.parametrize("gone", ["sqlite", "sqlite/system.db", "sqlite/system.db-wal", "sqlite/system.db-shm"])
@@ -72,3 +73,24 @@ async def test_X05_a_schema_that_holds_bytes_of_anything_is_damage(tmp_path: pat
     again = await db.Database.open(path)
     assert (tmp_path / "system.db.damaged-1").exists()
     await again.close()
+
+
+async def test_a_look_and_a_write_from_another_thread(tmp_path: pathlib.Path) -> None:
+    """A thread sees what is committed, also while a transaction is under way, and writes in a transaction of the writer's."""
+    database = await db.Database.open(tmp_path / "a %?#b" / "system.db")
+
+    def seen() -> list[str]:
+        rows = database.look(lambda connection: connection.execute("SELECT key FROM meta ORDER BY key").fetchall())
+        return [str(row[0]) for row in rows]
+
+    def put(connection: sqlite3.Connection, key: str) -> list[str]:
+        meta.put(connection, key, "1")
+        return seen()
+
+    before = await asyncio.to_thread(seen)
+    assert before == await database.write(lambda connection: put(connection, "zz1"))
+    assert [*before, "zz1"] == await asyncio.to_thread(database.write_now, lambda connection: put(connection, "zz2"))
+    assert [*before, "zz1", "zz2"] == await asyncio.to_thread(seen)
+    with pytest.raises(errors.StoreError):
+        await asyncio.to_thread(database.look, lambda connection: connection.execute("SELECT no FROM meta"))
+    await database.close()
