@@ -116,8 +116,8 @@ class Finish:
         event = strategy.Event(topic="episode_edited", owner=narrative.owner, subject=narrative.entry_id)
         try:
             await self._facts(event)
-        except errors.EverosdError as error:
-            log.info("facts_put_off", entry_id=narrative.entry_id, reason=str(error))
+        except Exception as error:  # noqa: BLE001  # the engine tries again, and says so where that does not help either
+            log.info("facts_put_off", entry_id=narrative.entry_id, reason=errors.describe(error))
             await self._owe(narrative)
 
     async def _deprecate_sources(self, narrative: row.EntryRow) -> list[tuple[str, str]]:

@@ -407,10 +407,11 @@ async def test_O03_a_run_that_is_cut_off_leaves_nothing_or_all_of_it(mind: refle
     assert 2 == len(mind.merging.asked)
 
 
-async def test_facts_are_taken_later_where_the_model_is_away(mind: reflecting.Mind) -> None:
+@pytest.mark.parametrize("error", [errors.LLMUnavailable("scripted", "is away"), IndexError("nobody thought of this")])
+async def test_facts_are_taken_later_where_that_fails(mind: reflecting.Mind, error: Exception) -> None:
     """The sources are replaced all the same, and their facts with them."""
     await mind.tell(*STORY)
-    mind.fails_facts = errors.LLMUnavailable("scripted", "is away")
+    mind.fails_facts = error
     await mind.run()
     narrative = await mind.narrative()
     assert [] == await mind.facts()
