@@ -461,9 +461,8 @@ def sentences(text: str) -> list[str]:
 
 def is_within_date(before: str, after: str) -> bool:
     """Return whether what looks like the end of a sentence stands in a date, as in `am 3. März`."""
-    return (
-        _ORDINAL.search(before) is not None and words.fold(after.split(maxsplit=1)[0].strip(".,;!?)")) in words.MONTHS
-    )
+    first = after.split(maxsplit=1)[:1]
+    return _ORDINAL.search(before) is not None and any(words.fold(one.strip(".,;!?)")) in words.MONTHS for one in first)
 
 
 def _beside(stems: frozenset[str], sentence: str) -> list[str]:

@@ -6,7 +6,7 @@ import datetime as dt
 
 import pytest
 
-from everosd.narrative import check, figure
+from everosd.narrative import check, figure, spoken
 
 TALK = (
     "2023-05-08 13:56 Caroline: I went to a support group yesterday (2023-05-07), it was so powerful.",
@@ -181,3 +181,9 @@ def test_places_are_those_of_the_text_as_it_was_given() -> None:
     """Folding may change how long a text is."""
     text = "Ein Straßenfest ﬁel auf den 3. März 2023"
     assert ["3. März 2023"] == [text[one.start : one.end] for one in figure.read(text)]
+
+
+@pytest.mark.parametrize("text", ["Mara paid 3. \n", "3. ", "am 3.  ", "It was the 3.\n\nToby"])
+def test_a_number_and_blanks_at_the_end_of_a_text_are_read(text: str) -> None:
+    """Nothing follows that could be a month."""
+    assert text.split() == " ".join(spoken.sentences(text)).split()
