@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio.constants
 import logging
 import os
 import re
@@ -20,6 +21,9 @@ SLOWEST_STEP_S = 1.0
 
 # structlog's own default draws tracebacks with rich, which imports and reads sources while it does.
 structlog.configure(processors=[structlog.processors.format_exc_info, structlog.processors.KeyValueRenderer()])
+
+# Debug mode notes the stack of whatever makes a callback or a future: who did is enough, and all of it takes half the time.
+asyncio.constants.DEBUG_STACK_DEPTH = 2
 
 # A test that is run all day tries the same examples each time; looking for new ones is what `make fuzz` is for.
 hypothesis.settings.register_profile("default", deadline=None, max_examples=100, derandomize=True)

@@ -13,7 +13,11 @@ from pathlib import Path
 import pytest
 
 from bench import measure, roots, text
+from tests import effort
 from tests.process import conftest, test_main_job
+
+N_LARGE = effort.rounds(20_000, 5_000)
+"""Entries of one large file."""
 
 
 def patience() -> float:
@@ -102,9 +106,10 @@ def test_M07_every_entry_with_the_word_is_a_hit_right_after_each_write(daemon: c
 @pytest.mark.timeout(120)
 def test_X11_deleted_index_is_rebuilt_with_progress_that_only_grows(daemon: conftest.Daemon) -> None:
     """Without `.index/` the start reads everything again; health says how far it is, and ends."""
-    roots.write(daemon.root, 4_000, per_file=10)
+    n_files = effort.rounds(400, 150)
+    roots.write(daemon.root, 10 * n_files, per_file=10)
     daemon.start()
-    test_main_job.settled(daemon, 4_000)
+    test_main_job.settled(daemon, 10 * n_files)
     daemon.stop()
     shutil.rmtree(daemon.root / ".index")
     daemon.start(ready=False)
@@ -113,11 +118,11 @@ def test_X11_deleted_index_is_rebuilt_with_progress_that_only_grows(daemon: conf
     def is_over() -> bool:
         cascade = daemon.health()["cascade"]
         seen.append(cascade["files_indexed"])
-        return (cascade["pending"], cascade["entries"]) == (0, 4_000)
+        return (cascade["pending"], cascade["entries"]) == (0, 10 * n_files)
 
     conftest.wait_for(is_over, "the rebuild to end", 60)
     assert sorted(seen) == seen
-    assert seen[-1] == 400
+    assert seen[-1] == n_files
     assert len(set(seen)) > 1, "it was over before it could be watched"
     test_main_job.assert_verified(daemon)
 
@@ -125,12 +130,13 @@ def test_X11_deleted_index_is_rebuilt_with_progress_that_only_grows(daemon: conf
 @pytest.mark.timeout(120)
 def test_X16_searches_during_a_rebuild_find_what_they_found_before(daemon: conftest.Daemon) -> None:
     """While every index is made anew, each search is answered, and by everything."""
+    n_entries = effort.rounds(2_000, 600)
     daemon.start()
-    made = written(daemon, 2_000)
+    made = written(daemon, n_entries)
     answers: list[tuple[list[str], list[str]]] = []
-    with during(lambda: answers.append(_answer(daemon, made.items[len(answers) % 2_000]))):
+    with during(lambda: answers.append(_answer(daemon, made.items[len(answers) % n_entries]))):
         done = conftest.run("rebuild", "--root", str(daemon.root))
-        test_main_job.settled(daemon, 2_000)
+        test_main_job.settled(daemon, n_entries)
     assert done.returncode == 0, done.stderr
     assert len(answers) > 10
     assert [] == [(wanted, got) for wanted, got in answers if wanted != got]
@@ -171,10 +177,10 @@ class during:  # noqa: N801 - reads as a sentence
 
 @pytest.fixture
 def large(daemon: conftest.Daemon) -> tuple[Path, roots.Made]:
-    """Serve one file of 19 MB with 20,000 entries."""
+    """Serve one file of 19 MB with 20,000 entries; of a quarter of that but with `make long`."""
     daemon.start()
-    made = roots.write(daemon.root, 20_000, n_users=1, per_file=20_000, n_bytes=930)
-    test_main_job.settled(daemon, 20_000)
+    made = roots.write(daemon.root, N_LARGE, n_users=1, per_file=N_LARGE, n_bytes=930)
+    test_main_job.settled(daemon, N_LARGE)
     return daemon.root / made.items[0].path, made
 
 
@@ -185,7 +191,7 @@ def test_M13_one_word_in_a_file_of_twenty_thousand_entries_is_one_change(
 ) -> None:
     """The edit is found within a second, health goes on answering, and exactly one entry was indexed again."""
     path, made = large
-    item, word = made.items[12_345], text.word(50_000_000)
+    item, word = made.items[N_LARGE * 5 // 8], text.word(50_000_000)
     data = path.read_bytes().replace(item.word.encode(), word.encode())
     before, waits = test_main_job.status(daemon)["lsn"], [0.0]
     with during(lambda: waits.append(_health_s(daemon))):
@@ -193,7 +199,7 @@ def test_M13_one_word_in_a_file_of_twenty_thousand_entries_is_one_change(
         measure.by_rename(path, data)
         conftest.wait_for(lambda: daemon.search(word, item.user), "the edit", 60)
         took = time.perf_counter() - started
-    now = test_main_job.settled(daemon, 20_000)
+    now = test_main_job.settled(daemon, N_LARGE)
     assert [public(item)] == [hit["id"] for hit in daemon.search(word, item.user)]
     assert before + 1 == now["lsn"]
     assert took < 1.0 * patience()

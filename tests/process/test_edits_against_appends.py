@@ -20,7 +20,7 @@ from tests import effort, memory_journal
 from tests.unit import test_writer as unit
 
 CALLERS = 250
-APPENDS_EACH = effort.rounds(40, 16)
+APPENDS_EACH = effort.rounds(40, 8)
 
 
 def by_rename(path: Path, load: Callable[[], bytes], change: Callable[[bytes], bytes]) -> None:

@@ -199,7 +199,7 @@ def _contents(root: Path) -> dict[str, str]:
 def test_edits_deletes_and_moves_during_an_ingest_leave_what_is_on_disk(daemon: conftest.Daemon) -> None:
     """Files are written, changed, moved and deleted without a pause: in the end the index is the disk, no more and no less."""
     daemon.start()
-    made = roots.write(daemon.root, 2_000, n_users=3, per_file=10)
+    made = roots.write(daemon.root, effort.rounds(2_000, 800), n_users=3, per_file=10)
     by_path: dict[str, list[roots.Item]] = {}
     for item in made.items:
         by_path.setdefault(item.path, []).append(item)

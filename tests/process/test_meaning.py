@@ -19,7 +19,7 @@ import pytest
 
 from bench import measure
 from everosd import daemon as daemons
-from tests import embedding_stub
+from tests import effort, embedding_stub
 from tests.process import conftest, test_catching_up, test_daemon
 
 USER = "u_mara"
@@ -299,20 +299,22 @@ def _ask_in_vain(daemon: conftest.Daemon) -> None:
 def test_M13_one_word_in_a_file_of_twenty_thousand_entries_is_one_text_to_embed(
     daemon: conftest.Daemon, root: Path
 ) -> None:
-    """One word changes in one file of 20,000 entries: the provider is asked for exactly that entry."""
+    """One word changes in one file of 20,000 entries (4,000 but with `make long`): the provider is asked for exactly that entry."""
+    n_entries = effort.rounds(20_000, 4_000)
     with embedding_stub.EmbeddingStub(dim=8) as stub:
-        path = test_daemon.write_day(root, DAY, *(f"Note {n}: the ferry was late" for n in range(20_000)))
+        path = test_daemon.write_day(root, DAY, *(f"Note {n}: the ferry was late" for n in range(n_entries)))
         daemon.start(ready=False, env=asking(stub, batch_size=1000, max_concurrent=2, timeout_seconds=60))
-        embedded(daemon, 20_000, timeout_s=90)
+        embedded(daemon, n_entries, timeout_s=90)
         n_paid = len(paid(stub))
         stub.forget()
-        before, after = b"Note 12345: the ferry was late\n<!--", b"Note 12345: the ferry was qualate\n<!--"
-        data = path.read_bytes()
+        title = f"Note {n_entries * 5 // 8}"
+        before, after = f"{title}: the ferry was late\n<!--", f"{title}: the ferry was qualate\n<!--"
+        data = path.read_text()
         assert 1 == data.count(before)
-        measure.by_rename(path, data.replace(before, after))
+        measure.by_rename(path, data.replace(before, after).encode())
         conftest.wait_for(lambda: daemon.search("qualate", USER), "the edit", 20)
-        embedded(daemon, 20_000)
-    assert (20_000, ["Note 12345: the ferry was late\nNote 12345: the ferry was qualate"]) == (n_paid, paid(stub))
+        embedded(daemon, n_entries)
+    assert (n_entries, [f"{title}: the ferry was late\n{title}: the ferry was qualate"]) == (n_paid, paid(stub))
 
 
 def test_X13_O15_five_restarts_ask_the_provider_for_nothing(
@@ -324,7 +326,7 @@ def test_X13_O15_five_restarts_ask_the_provider_for_nothing(
     embedded(daemon, 3)
     daemon.stop()
     stub.forget()
-    for _ in range(5):
+    for _ in range(effort.rounds(5, 3)):
         daemon.start(env=asking(stub))
         daemon.http.post("/api/v1/admin/reconcile").raise_for_status()
         embedded(daemon, 3)
@@ -344,14 +346,15 @@ def test_E04_three_thousand_entries_in_one_file_for_a_provider_that_takes_eight(
     stub.dim, stub.max_inputs, stub.max_chars = 256, 8, 2_000
     tail = "".join(chr(0x7000 + n) for n in range(150))
     long = "".join(chr(0x4E00 + n % 1500) for n in range(66_000)) + tail  # 200 KB in one line
-    test_daemon.write_day(root, DAY, *(f"Note {n}: the ferry was late" for n in range(1, 3_000)), long)
+    n_entries = effort.rounds(3_000, 1_500)
+    test_daemon.write_day(root, DAY, *(f"Note {n}: the ferry was late" for n in range(1, n_entries)), long)
     daemon.start(ready=False, env=asking(stub, batch_size=100))
-    embedded(daemon, 3_000, timeout_s=40)
+    embedded(daemon, n_entries, timeout_s=40)
     texts = paid(stub)
     assert len(texts) == len(set(texts))
-    assert len(texts) > 3_000 + 66_000 / 2_000
+    assert len(texts) > n_entries + 66_000 / 2_000
     assert [] == daemon.health()["problems"]
-    assert [f"{USER}_ep_20260302_00003000"] == found(daemon, tail, "vector", top_k=1)
+    assert [f"{USER}_ep_20260302_{n_entries:08}"] == found(daemon, tail, "vector", top_k=1)
     assert [f"{USER}_ep_20260302_00001234"] == found(daemon, "Note 1234: the ferry was late", "vector", top_k=1)
 
 

@@ -11,11 +11,14 @@ from hypothesis import strategies as st
 from everosd import errors, types
 from everosd.log import entry, entry_text, escape, layout, parse, render, surgery, view
 from everosd.log import kind as kinds
+from tests import effort
 
 UTC = zoneinfo.ZoneInfo("UTC")
 PATH = types.RelPath("default_app/default_project/users/mara/episodes/episode-2026-03-02.md")
 STAMP = "2026-03-02T10:00:00.000001+00:00"
-QUICK = settings(max_examples=max(200, settings().max_examples), suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(
+    max_examples=max(effort.rounds(200, 80), settings().max_examples), suppress_health_check=[HealthCheck.too_slow]
+)
 
 IDS = ("ep_20260302_00000001", "ep_20260302_00000002", "ep_20260302_0003")
 STRUCTURE = st.sampled_from(

@@ -21,7 +21,7 @@ from everosd import config, daemon, errors, types
 from everosd.cascade import grown, reading, rebuild, verify
 from everosd.log import entry as entries
 from everosd.search import query
-from tests import fast_clock
+from tests import effort, fast_clock
 
 NOBODY = 65534
 
@@ -306,9 +306,10 @@ async def test_X15_an_index_that_cannot_be_written_catches_up_by_itself(powerles
 
 
 async def test_X14_constant_edits_leave_no_more_than_a_fresh_index(root: Path) -> None:
-    """A hundred edits of one entry: the events are pruned and the index has one document."""
+    """A hundred edits of one entry (forty but with `make long`): the events are pruned and the index has one document."""
     async with opened(root) as node:
-        for n in range(100):
+        n_edits = effort.rounds(100, 40)
+        for n in range(n_edits):
             file(root).write_text(entry(1, f"walnut{n}"))
             node.cascade.mark([types.RelPath(file(root).relative_to(root).as_posix())])
             await node.cascade.settled(20.0)
@@ -316,7 +317,7 @@ async def test_X14_constant_edits_leave_no_more_than_a_fresh_index(root: Path) -
             lambda connection: connection.execute("SELECT count(*) FROM events").fetchone()[0]
         )
         assert (1, 0) == (node.text.index.count(), events)
-        assert ["ep_20260302_00000001"] == await found(node, "walnut99")
+        assert ["ep_20260302_00000001"] == await found(node, f"walnut{n_edits - 1}")
 
 
 async def test_I09_a_new_owner_inherits_nothing(root: Path) -> None:
@@ -694,17 +695,18 @@ async def test_I06_a_renamed_skill_keeps_its_id_and_leaves_nothing_behind(root: 
 
 
 async def test_X01_an_index_grows_in_one_batch_and_one_by_one(root: Path) -> None:
-    """Three thousand entries at once, a restart, then fifty one after the other: each is found as soon as it is there."""
-    file(root).write_text("".join(entry(n, f"walnut{n}") for n in range(1, 3001)))
+    """A thousand entries at once, a restart, then twenty one after the other: each is found as soon as it is there."""
+    n_entries, n_more = effort.rounds(3_000, 1_000), effort.rounds(50, 20)
+    file(root).write_text("".join(entry(n, f"walnut{n}") for n in range(1, n_entries + 1)))
     async with opened(root) as node:
-        assert ["ep_20260302_00003000"] == await found(node, "walnut3000")
+        assert [f"ep_20260302_{n_entries:08}"] == await found(node, f"walnut{n_entries}")
     async with opened(root) as node:
-        for n in range(1, 51):
+        for n in range(1, n_more + 1):
             file(root, "ben").write_text("".join(entry(k, f"cherry{k}") for k in range(1, n + 1)))
             node.cascade.mark([types.RelPath(file(root, "ben").relative_to(root).as_posix())])
             await node.cascade.settled(20.0)
             assert [f"ep_20260302_{n:08d}"] == await found(node, f"cherry{n}", "ben")
-        assert 3050 == node.text.index.count()
+        assert n_entries + n_more == node.text.index.count()
 
 
 async def test_X13_restarts_write_nothing_and_answer_at_once(root: Path) -> None:
