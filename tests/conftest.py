@@ -23,7 +23,7 @@ SLOWEST_STEP_S = 1.0
 structlog.configure(processors=[structlog.processors.format_exc_info, structlog.processors.KeyValueRenderer()])
 
 # Debug mode notes the stack of whatever makes a callback or a future: who did is enough, and all of it takes half the time.
-asyncio.constants.DEBUG_STACK_DEPTH = 2
+asyncio.constants.DEBUG_STACK_DEPTH = 2  # type: ignore[misc]  # final, but read anew each time
 
 # A test that is run all day tries the same examples each time; looking for new ones is what `make fuzz` is for.
 hypothesis.settings.register_profile("default", deadline=None, max_examples=100, derandomize=True)
