@@ -15,12 +15,13 @@ ORDER BY e.entry_id DESC LIMIT ?
 """
 
 _JOINED = """
-SELECT e.key, m.added_us FROM cluster_members m JOIN entries e ON e.app = m.app AND e.project = m.project
-AND e.owner_type = m.owner_type AND e.owner_id = m.owner_id AND e.entry_id = m.member_id
+SELECT e.key, m.added_us FROM cluster_members m CROSS JOIN entries e INDEXED BY entries_owner ON e.app = m.app
+AND e.project = m.project AND e.owner_type = m.owner_type AND e.owner_id = m.owner_id AND e.entry_id = m.member_id
 WHERE m.app = ? AND m.project = ? AND m.owner_type = ? AND m.owner_id = ? AND m.added_us >= ?
 AND e.kind = ? AND e.is_shadowed = 0 AND e.status = 'active' AND instr(e.raw, '**extracted_by**: ') = 0
 ORDER BY m.added_us DESC LIMIT ?
 """
+"""From the members to their entries: the other way round the text of every Episode is read for the few that are new."""
 
 _MESSAGE = """
 SELECT e.entry_id, e.raw FROM entries e

@@ -20,6 +20,7 @@ from everosd import types
 from everosd.cascade import verify
 from everosd.log import entry, entry_text
 from everosd.store import cluster, consolidation, db, migrate, report, state
+from everosd.store import told as told_since
 from tests import effort, ledger_files, open_root
 from tests.ledger_files import JUN, MARA, apply, ask, ep, file, remove, tables
 
@@ -101,8 +102,7 @@ def where(connection: sqlite3.Connection) -> dict[int, str]:
 
 def one(path: pathlib.Path, report_id: str = R1) -> report.Report:
     """Return a report that is there."""
-    found = ask(path, lambda reader: report.find(reader, report_id))
-    assert found is not None
+    (found,) = ask(path, lambda reader: report.find(reader, report_id))
     return found
 
 
@@ -186,7 +186,7 @@ def test_a_row_that_a_person_removes_says_nothing_any_more(connection: sqlite3.C
     apply(connection, file("c.md", *log[:3]))
     assert ("completed", {9: "cl_a"}) == (one(path).status, where(connection))
     apply(connection, file("c.md", *log[:2]))
-    assert ask(path, lambda reader: report.find(reader, R1)) is None
+    assert ask(path, lambda reader: report.find(reader, R1)) == []
     assert {1: "cl_a", 2: "cl_a"} == where(connection)
     apply(connection, file("c.md", *log))
     remove(connection, "mara/c.md")
@@ -213,9 +213,9 @@ def test_nobody_sees_the_reports_of_another(connection: sqlite3.Connection, path
         scope = {"app": owner.app, "project": owner.project, "owner_id": owner.id}
         listed = ask(path, lambda reader, of=scope: report.page(reader, **of, cluster_id=None, limit=9, offset=0))  # type: ignore[misc]
         assert ([found], 1) == listed
-        assert found == ask(path, lambda reader, of=scope: report.find(reader, R1, **of))  # type: ignore[misc]
+        assert [found] == ask(path, lambda reader, of=scope: report.find(reader, R1, **of))  # type: ignore[misc]
     other = {"app": "work", "project": "default"}
-    assert ask(path, lambda reader: report.find(reader, R1, **other)) is None
+    assert [] == ask(path, lambda reader: report.find(reader, R1, **other))
     remove(connection, "mara/c.md")
     assert ask(path, lambda reader: report.of_narrative(reader, MARA, ep(9))) is None
     assert 2 == ask(path, lambda reader: report.page(
@@ -461,6 +461,22 @@ def test_nothing_is_looked_through_that_grows_with_memory(connection: sqlite3.Co
         plan = " ".join(str(each[3]) for each in connection.execute(f"EXPLAIN QUERY PLAN {sql}", values))
         assert "SCAN e" not in plan
         assert "SCAN reflection_report " not in f"{plan.replace('SCAN reflection_report USING INDEX', '')} "
+
+
+def test_members_lead_to_their_entries_and_not_the_other_way_round(connection: sqlite3.Connection) -> None:
+    """However much an owner remembers, only the entries of the members asked for are looked at."""
+    own = ("default", "default", "user", "mara")
+    for sql, values in (
+        (cluster._MEMBERS, own),
+        (cluster._MEMBERS_OF_ONE, (*own, "cl_1")),
+        (f"{cluster._MEMBERS} AND m.member_id = ?", (*own, "ep_1")),
+        (told_since._JOINED, (*own, 0, "episode", 10)),
+    ):
+        plan = [str(each[3]) for each in connection.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
+        assert "SEARCH m " in plan[0], plan
+        assert "SEARCH e USING INDEX entries_owner" in plan[1], plan
+        assert plan[1].endswith("AND entry_id=?)"), plan
+        assert ("cluster_id=?" in plan[0]) is (sql == cluster._MEMBERS_OF_ONE), plan
 
 
 def test_a_cluster_row_costs_the_same_whatever_is_there() -> None:
