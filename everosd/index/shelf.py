@@ -101,13 +101,16 @@ class Shelf:
         self._writer: tantivy.IndexWriter | None = None
         self._fresh: tuple[tantivy.Index, tantivy.IndexWriter] | None = None
         self._written: set[int] = set()  # keys since the last commit
-        self._shown: dict[int, tuple[contract.Document, tantivy.Document]] = {}  # likewise, as they were made
+        self._shown: dict[int, tuple[contract.Document, tantivy.Document]] = {}  # as made for `show`, until written
         self.is_dirty = False
 
     def replace(self, document: contract.Document) -> None:
         """Put a document in the place of the one with its key, if there is one."""
         self.remove(document.key)
-        self._open_writer().add_document(self._made(document))
+        shown, made = self._shown.pop(document.key, (None, None))
+        if made is None or shown != document:
+            made = _document(document, has_pairs=self._has_pairs)
+        self._open_writer().add_document(made)
         self._written.add(document.key)
         self.is_dirty = True
 
@@ -120,23 +123,16 @@ class Shelf:
     def show(self, documents: Sequence[contract.Document], masked: Sequence[int]) -> None:
         """Let searches see `documents` now, and not what the disk holds under the keys `masked`, until the next commit."""
         fresh = None
+        self._shown = {each.key: (each, _document(each, has_pairs=self._has_pairs)) for each in documents}
         if documents:
             index, writer = self._open_fresh()
             writer.delete_all_documents()
-            for document in documents:
-                writer.add_document(self._made(document))
+            for _, made in self._shown.values():
+                writer.add_document(made)
             writer.commit()
             index.reload()
             fresh = index.searcher()
         self._view = _View(self._view.disk, fresh, tuple(masked), self._view.number + 1)
-
-    def _made(self, document: contract.Document) -> tantivy.Document:
-        """Return a document in Tantivy's form; what is shown before it is written is made once."""
-        source, made = self._shown.get(document.key, (None, None))
-        if made is None or source != document:
-            made = _document(document, has_pairs=self._has_pairs)
-            self._shown[document.key] = document, made
-        return made
 
     def commit(self) -> None:
         """Make what was written durable and visible, if anything was; what was shown before is on disk now."""
