@@ -161,9 +161,9 @@ class Rewriter:
             self._note(queue, outcome, written.new)
             queue.is_plain = written.plan.leaves_plain_file()
             self._stamps[queue.path] = written.stamp
-            written.plan.finish()
-            # Before any of them has a turn it is on its way to the ledger: whoever asks the journal finds it landed.
+            # First: after a crash in between a stale save would make it look as if what was acknowledged had not been written.
             await self._landed(queue.path, written.number)
+            written.plan.finish()
 
     async def _turn_whole(
         self, queue: job.Queue, absolute: Path, data: bytes | None, asked: job.Job, *, is_urgent: bool

@@ -110,6 +110,31 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
     await made.writer.close()
 
 
+async def test_nothing_is_acknowledged_before_the_journal_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crash before that, and a stale save while nothing runs: the next start would take the write for one that never was."""
+    node = Node(tmp_path)
+    marking, marked = asyncio.Event(), asyncio.Event()
+    landed = node.journal.landed
+
+    async def slowly(number: int) -> None:
+        marking.set()
+        await marked.wait()
+        await landed(number)
+
+    monkeypatch.setattr(node.journal, "landed", slowly)
+    asking = asyncio.create_task(node.append("first"))
+    await marking.wait()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert ["first"] == node.subjects()
+    assert not asking.done()
+    marked.set()
+    assert 1 == len(await asking)
+    await node.writer.close()
+
+
 async def test_entries_are_on_disk_when_append_returns(node: Node) -> None:
     """Ids count up from 1, and the file reads back as what was written."""
     assert await node.append("flat", "cat") == ("ep_20260302_00000001", "ep_20260302_00000002")
