@@ -8,7 +8,7 @@ from everosd import clock, errors, types
 from everosd.api import item, moment, ome, reply, schema, scope, services
 from everosd.api import request as requests
 from everosd.log import view
-from everosd.store import report as reports
+from everosd.store import report
 from everosd.store import row as store_row
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 GONE = "gone"
 """Status of a source that no file has any more."""
 FIELD = "merged_entry_id"
+UNKNOWN = "there is no such consolidation in this scope"
 
 
 class Reflection:
@@ -32,7 +33,7 @@ class Reflection:
         reply.called(request, "reflection/reports")
         asked = requests.decode_query(request.query_params.multi_items(), schema.ReportsQuery)
         owner = await scope.owner_or_only_user(asked, self._given.reader)
-        found, total = await reports.page(
+        found, total = await report.page(
             self._given.reader,
             app=owner.app,
             project=owner.project,
@@ -59,30 +60,41 @@ class Reflection:
             ),
         )
 
-    async def _asked_for(self, asked: schema.RollbackRequest) -> reports.Report:
+    async def _asked_for(self, asked: schema.RollbackRequest) -> report.Report:
         """Return the report that a request names, by its id or by its narrative's.
 
         Raises:
             errors.RequestError: it names none, or two.
             errors.NotFound: there is none such in that scope.
+            errors.LogError, errors.StoreError: it may be one that is not completed yet, and that cannot be completed.
         """
         where = scope.space(asked)
         named = None if asked.user_id is None else where.owner("user", asked.user_id)
         if (asked.report_id is None) == (asked.merged_entry_id is None):
             message = "give report_id or merged_entry_id, one of them"
             raise errors.RequestError(message, field="report_id" if asked.report_id is None else FIELD)
-        if asked.report_id is not None:
-            owner_id = None if named is None else named.id
-            found = await reports.find(
-                self._given.reader, asked.report_id, app=where.app, project=where.project, owner_id=owner_id
-            )
-        else:
-            owner, entry_id = _whose(where, named, types.nfc(asked.merged_entry_id or ""))
-            found = await reports.of_narrative(self._given.reader, owner, entry_id)
+        found = await self._find(asked, where, named)
+        if found is None and (reflection := await self._ready()) is not None:
+            await reflection.complete(lambda owner: (owner.app, owner.project) == (where.app, where.project))
+            found = await self._find(asked, where, named)
         if found is None:
-            message = "there is no such consolidation in this scope"
-            raise errors.NotFound(message)
+            raise errors.NotFound(UNKNOWN)
         return found
+
+    async def _find(
+        self, asked: schema.RollbackRequest, where: scope.Space, named: types.Owner | None
+    ) -> report.Report | None:
+        if asked.report_id is None:
+            owner, entry_id = _whose(where, named, types.nfc(asked.merged_entry_id or ""))
+            return await report.of_narrative(self._given.reader, owner, entry_id)
+        owner_id = None if named is None else named.id
+        found = await report.find(
+            self._given.reader, asked.report_id, app=where.app, project=where.project, owner_id=owner_id
+        )
+        if len(found) > 1:
+            message = f"{asked.report_id} is a report of {' and of '.join(one.owner.id for one in found)}: give"
+            raise errors.RequestError(message, field="user_id")
+        return found[0] if found else None
 
     async def _reflection(self) -> reflect.Reflection:
         """Return what undoes consolidations, once it is there.
@@ -90,15 +102,19 @@ class Reflection:
         Raises:
             errors.CapabilityMissing: nothing does.
         """
-        if self._given.engine is not None:
-            await clock.wait(self._given.engine.is_ready, ome.READY_S, self._given.clock)
-        found = self._given.reflection()
+        found = await self._ready()
         if found is None:
             message = "nothing that reflects runs here: start the daemon with `everosd serve`"
             raise errors.CapabilityMissing(message)
         return found
 
-    async def _item(self, one: reports.Report) -> schema.ReportItem:
+    async def _ready(self) -> reflect.Reflection | None:
+        """Return it once it is there; None: nothing reflects here."""
+        if self._given.engine is not None:
+            await clock.wait(self._given.engine.is_ready, ome.READY_S, self._given.clock)
+        return self._given.reflection()
+
+    async def _item(self, one: report.Report) -> schema.ReportItem:
         before = [await self._source(one.owner, member.member_id) for member in one.source_members]
         after = await self._given.reader.find(one.owner, one.merged_entry_id)
         return schema.ReportItem(
@@ -171,6 +187,5 @@ def _whose(where: scope.Space, named: types.Owner | None, given: str) -> tuple[t
         if types.ENTRY_ID.fullmatch(given):
             message = f"{given} says nothing of whose it is: give its public id, or"
             raise errors.RequestError(message, field="user_id")
-        message = "there is no such consolidation in this scope"
-        raise errors.NotFound(message)
+        raise errors.NotFound(UNKNOWN)
     return where.owner("user", parts.owner_id), parts.entry_id

@@ -14,9 +14,6 @@ from everosd.narrative import source as texts
 from everosd.reflection import lag, plan, source
 from everosd.store import read, row
 
-GONE_S = 60.0
-"""A narrative that was appended and that the ledger does not have after this time was deleted."""
-
 
 class ChangedError(errors.EverosdError):
     """What was read is not what stands there now: it has to be planned again."""
@@ -25,15 +22,14 @@ class ChangedError(errors.EverosdError):
 class _Appended(msgspec.Struct, frozen=True, kw_only=True):
     owner: types.Owner
     entry_id: types.EntryId
-    at_s: float
 
 
 class Commit:
     """Appends narratives. Lives on the event loop."""
 
-    def __init__(self, reader: read.Reader, pen: writer.Writer, behind: lag.Lag, time: clock.Clock) -> None:
+    def __init__(self, reader: read.Reader, pen: writer.Writer, behind: lag.Lag) -> None:
         """Wire the parts."""
-        self._reader, self._pen, self._lag, self._clock = reader, pen, behind, time
+        self._reader, self._pen, self._lag = reader, pen, behind
         self._appending: set[asyncio.Task[tuple[types.EntryId, ...]]] = set()
         self._unseen: list[_Appended] = []
         """Narratives that the ledger may not have yet: until it has, their sources look as if nothing had been merged."""
@@ -72,17 +68,19 @@ class Commit:
         return found
 
     async def caught_up(self) -> None:
-        """Wait until the ledger has every narrative that was appended.
+        """Wait until the ledger has every narrative that was appended, but for those that somebody has deleted.
 
         Raises:
             StoreError: it does not take note of one.
+            WriteRefused: a log of that owner's cannot be read.
         """
         if self._appending:
             await asyncio.wait(self._appending)
         for one in list(self._unseen):
-            if self._clock.monotonic_s() - one.at_s < GONE_S:
+            if await asyncio.to_thread(self._lag.is_on_disk, one.owner, one.entry_id):
                 await self._lag.until_found(one.owner, one.entry_id)
-            self._unseen.remove(one)
+            if one in self._unseen:
+                self._unseen.remove(one)
 
     async def forget(self, owner: types.Owner) -> None:
         """Let go of an owner whose memory is gone; what is being appended for anybody has ended before."""
@@ -93,8 +91,7 @@ class Commit:
     def _note(self, owner: types.Owner, done: asyncio.Task[tuple[types.EntryId, ...]]) -> None:
         self._appending.discard(done)
         if not done.cancelled() and done.exception() is None:
-            at_s = self._clock.monotonic_s()
-            self._unseen += [_Appended(owner=owner, entry_id=each, at_s=at_s) for each in done.result()]
+            self._unseen += [_Appended(owner=owner, entry_id=each) for each in done.result()]
 
 
 def draft(owner: types.Owner, cluster_id: str, wanted: plan.Plan, narrative: texts.Narrative) -> entry.Draft:

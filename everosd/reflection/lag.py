@@ -90,6 +90,18 @@ class Lag:
         while not self._is_shown(lsn) and self._clock.monotonic_s() < until_s:
             await self._clock.sleep(POLL_S)
 
+    def is_on_disk(self, owner: types.Owner, entry_id: str) -> bool:
+        """Return whether any log of an owner's Episodes holds one of this id. Blocks.
+
+        Raises:
+            WriteRefused: a file cannot be read.
+        """
+        folder = self._places.path_for(owner, source.EPISODE, None).rpartition("/")[0]
+        names = [path.name for path in self._places.absolute(types.RelPath(folder)).glob("*.md")]
+        paths = [types.RelPath(f"{folder}/{name}") for name in names]
+        files = (self._parsed(path) for path in paths)
+        return any(one.id == entry_id for parsed in files if parsed is not None for one in parsed.entries)
+
     def standing(self, wanted: Sequence[tuple[types.RelPath, str]]) -> dict[str, Standing]:
         """Return how entries of one owner, named by file and id, stand there now; what is not there is left out. Blocks.
 

@@ -54,6 +54,7 @@ class Merges:
         """Consolidate at most `limit` clusters of one owner; what goes wrong with one does not stop the next."""
         n_left = limit
         for one in sorted(clusters, key=lambda one: (one.owner, one.cluster_id) in self._declined):
+            done.is_cut_short = done.is_cut_short or (n_left > 0 and fire.is_stopping())
             if not n_left or done.is_cut_short:
                 return
             try:
@@ -109,6 +110,9 @@ class Merges:
                 except commit.ChangedError as error:
                     log.info("cluster_planned_again", owner=one.owner.id, cluster_id=one.cluster_id, reason=str(error))
                     continue
+                except errors.StoreError as error:  # it is on disk, and the ledger does not read it
+                    done.left(one.owner, one.cluster_id, error)
+                    return False
                 try:
                     finished = await self._finish.run(made)
                 except Exception as error:  # noqa: BLE001  # it is on disk, and the next run finishes it

@@ -62,7 +62,7 @@ class Reflection:
         self._settled = settled
         self._locks: merges.Locks = collections.defaultdict(asyncio.Lock)
         self._plans = planner.Planner(reader, members.Members(reader, behind, zone, time))
-        self._commit = commit.Commit(reader, pen, behind, time)
+        self._commit = commit.Commit(reader, pen, behind)
         self._finish = finish.Finish(
             reader=reader,
             pen=pen,
@@ -133,6 +133,9 @@ class Reflection:
         """
         await self._settled()
         async with self._locks[wanted.owner]:
+            await self._commit.caught_up()
+            for begun in await self._begun(lambda owner: owner == wanted.owner):
+                await self._finish.run(begun)  # it may build on what is to be undone
             found = await report.of_narrative(self._reader, wanted.owner, wanted.merged_entry_id)
             if found is None or found.report_id != wanted.report_id:
                 message = f"there is no consolidation {wanted.report_id}"
@@ -140,6 +143,18 @@ class Reflection:
             undone = await self._rollback.run(found)
         await self._lag.until_shown()
         return undone
+
+    async def complete(self, is_meant: Callable[[types.Owner], bool]) -> None:
+        """Finish the consolidations that were begun for those who are meant: until then there is no report of them.
+
+        Raises:
+            WriteRefused, StoreError: see `finish.Finish.run`.
+        """
+        await self._settled()
+        await self._commit.caught_up()
+        for narrative in await self._begun(is_meant):
+            async with self._locks[narrative.owner]:
+                await self._finish_one(narrative)
 
     async def _apart(self, owner: types.Owner, work: Coroutine[None, None, None]) -> None:
         """Do the work for one owner such that it can be ended without ending the run."""
@@ -154,23 +169,33 @@ class Reflection:
         for undone in await report.unrestored(self._reader):
             try:
                 async with self._locks[undone.owner]:
-                    await self._rollback.finish(undone)
+                    if any(one == undone for one in await report.unrestored(self._reader)):
+                        await self._rollback.finish(undone)
             except Exception as error:  # noqa: BLE001  # the others go on
                 halves.add((undone.owner, undone.cluster_id))
                 done.left(undone.owner, undone.report_id, error)
             else:
                 done.n_finished += 1
-        keys = await report.unfinished(self._reader, self._now_us())
-        for narrative in await self._reader.rows(keys):
+        for narrative in await self._begun():
             try:
                 async with self._locks[narrative.owner]:
-                    await self._finish.run(narrative)
+                    await self._finish_one(narrative)
             except Exception as error:  # noqa: BLE001  # the others go on
                 halves.add((narrative.owner, narrative.parent_id))
                 done.left(narrative.owner, narrative.entry_id, error)
             else:
                 done.n_finished += 1
         return halves
+
+    async def _begun(self, is_meant: Callable[[types.Owner], bool] = lambda _: True) -> list[row.EntryRow]:
+        """Return the narratives whose consolidation is not completed, the oldest first."""
+        rows = await self._reader.rows(await report.unfinished(self._reader, self._now_us()))
+        return [one for one in rows if is_meant(one.owner)]
+
+    async def _finish_one(self, narrative: row.EntryRow) -> None:
+        """Finish a consolidation unless somebody else, who held the lock before, has: it may even be undone by now."""
+        if narrative.key in await report.unfinished(self._reader, self._now_us()):
+            await self._finish.run(narrative)
 
     def _now_us(self) -> int:
         return clock.to_us(self._clock.now())

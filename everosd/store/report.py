@@ -236,13 +236,15 @@ async def find(
     app: str | None = None,
     project: str | None = None,
     owner_id: str | None = None,
-) -> Report | None:
-    """Return a report by its id; of several, as where a person copied a folder of memory, the first by owner."""
+) -> list[Report]:
+    """Return users' reports of an id: several where a person copied a folder of memory."""
     given = {"app_id": app, "project_id": project, "owner_id": owner_id}
     asked = {name: value for name, value in given.items() if value is not None}
     condition = "".join(f" AND {name} = ?" for name in asked)
-    order = " ORDER BY app_id, project_id, owner_type DESC, owner_id LIMIT 1"
-    return await _first(reader, f" WHERE id = ?{condition}{order}", (report_id, *asked.values()))
+    order = " ORDER BY app_id, project_id, owner_id"
+    return await _fetch(
+        reader, f" WHERE id = ? AND owner_type = 'user'{condition}{order}", (report_id, *asked.values())
+    )
 
 
 async def of_narrative(reader: read.Reader, owner: types.Owner, entry_id: str) -> Report | None:

@@ -169,7 +169,7 @@ async def test_pages_clusters_and_limits(open_door: Open, files: dict[str, str])
             {"agent_id": "mara"},
             {"user_id": "../mara"},
         ):
-            answer = await door.client.get(REPORTS, params={"user_id": "mara"} | wrong)
+            answer = await door.client.get(REPORTS, params={"user_id": "mara", **wrong})
             assert 422 == answer.status_code, wrong
             assert answer.json()["error"]["message"].endswith(f": {next(iter(wrong))}"), answer.text
         v2 = await door.client.get(REPORTS.replace("v1", "v2"), params={"user_id": "mara"})
@@ -207,3 +207,20 @@ async def test_what_a_rollback_refuses(open_door: Open, files: dict[str, str]) -
             assert status == answer.status_code, (body, answer.text)
             if field is not None:
                 assert answer.json()["error"]["message"].endswith(f": {field}"), answer.text
+
+
+async def test_a_report_of_two_people_is_undone_for_the_one_who_is_named(
+    open_door: Open, files: dict[str, str]
+) -> None:
+    """A folder of memory was copied: its reports are of both, and nobody's memory is changed by guessing."""
+    async with open_door(files) as door:
+        await completed(door)
+        await completed(door, user="theo")
+        answer = await door.client.post(ROLLBACK, json={"report_id": REPORT})
+        assert 422 == answer.status_code
+        message = answer.json()["error"]["message"]
+        assert "mara" in message
+        assert "theo" in message
+        assert message.endswith(": user_id")
+        answer = await door.client.post(ROLLBACK, json={"report_id": REPORT, "user_id": "theo"})
+        assert 503 == answer.status_code, answer.text  # found

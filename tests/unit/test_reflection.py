@@ -12,16 +12,16 @@ import pytest
 import pytest_asyncio
 import structlog
 
-from everosd import errors
+from everosd import errors, types
 from everosd.cascade import verify
 from everosd.engine import strategy
 from everosd.log import entry, file
 from everosd.models import chat
 from everosd.narrative import extractive
 from everosd.narrative import source as texts
-from everosd.reflection import merges, source
+from everosd.reflection import lag, merges, source
 from everosd.search import query
-from everosd.store import cluster
+from everosd.store import cluster, row
 from tests import chat_stub, effort, open_root, reflecting
 from tests.reflecting import CLUSTER, STORY, said
 
@@ -596,3 +596,33 @@ async def test_O10_a_full_disk_harms_nothing_and_is_got_over(mind: reflecting.Mi
     assert 1 + (not n_written) == len(mind.merging.asked)
     assert 3 == len(await mind.facts())
     assert set(ids) == {one for one, _ in source.replaced(await mind.narrative())}
+
+
+async def test_a_narrative_that_the_ledger_is_slow_to_read_is_waited_for(
+    mind: reflecting.Mind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long that takes, nothing is merged a second time; one that somebody has deleted is not waited for."""
+    await mind.tell(*STORY, has_facts=False)
+    is_behind = True
+    find = mind.root.reader.find
+
+    async def behind(owner: types.Owner, entry_id: str) -> row.EntryRow | None:
+        one = await find(owner, entry_id)
+        return None if is_behind and one is not None and source.is_narrative(one) else one
+
+    monkeypatch.setattr(mind.root.reader, "find", behind)
+    monkeypatch.setattr(lag, "PATIENCE_S", 0.1)
+    with pytest.raises(errors.StoreError, match="has not read"):
+        await mind.run()
+    (unseen,) = mind.reflection._commit._unseen
+    with pytest.raises(errors.StoreError, match=unseen.entry_id):
+        await mind.run()
+    assert 1 == len(mind.merging.asked)
+    is_behind = False
+    await mind.run()
+    assert [await mind.narrative()] == await mind.live()
+    assert 1 == len(mind.merging.asked)
+    assert [] == mind.reflection._commit._unseen
+    mind.reflection._commit._unseen = [msgspec.structs.replace(unseen, entry_id=types.EntryId("ep_20260101_00000099"))]
+    await mind.run()
+    assert [] == mind.reflection._commit._unseen

@@ -186,3 +186,44 @@ async def test_a_rollback_while_the_model_updates_the_narrative_wins(mind: refle
     told = await report.of_narrative(mind.root.reader, mind.owner, narrative.entry_id)
     assert told is not None
     assert "init" == told.mode
+
+
+async def test_what_is_begun_is_finished_before_it_is_undone(mind: reflecting.Mind) -> None:
+    """Cut off right after its append, an update builds on the first narrative: that one is refused, by the update's id."""
+    ids = await mind.tell(*STORY)
+    await mind.run()
+    first = await mind.narrative()
+    await mind.tell("Andrew lives in Bergen.", day=9)
+    cut = reflecting.over(mind.root, reflecting.Fuse(1))
+    assert await reflecting.killed(cut.run())
+    await mind.root.settled()
+    with pytest.raises(errors.Conflict) as caught:
+        await mind.rollback(first.entry_id)
+    second = await mind.narrative()
+    assert second.entry_id in str(caught.value)
+    assert [second] == await mind.live()
+    await mind.rollback(second.entry_id)
+    await mind.rollback(first.entry_id)
+    assert 4 == len(await mind.facts())
+    assert set(ids) < {one.entry_id for one in await mind.live()}
+
+
+async def test_who_waited_for_a_rollback_does_not_finish_what_it_undid(mind: reflecting.Mind) -> None:
+    """A run has seen a consolidation that is not completed; before its turn comes somebody finishes it, and undoes it."""
+    ids = await mind.tell(*STORY, has_facts=False)
+    cut = reflecting.over(mind.root, reflecting.Fuse(1))
+    assert await reflecting.killed(cut.run())
+    await mind.root.settled()
+    narrative = await mind.narrative()
+    async with mind.reflection._locks[mind.owner]:
+        both = [asyncio.ensure_future(mind.reflection.complete(lambda _: True)) for _ in range(2)]
+        running = asyncio.ensure_future(mind.run())
+        for _ in range(50):
+            await asyncio.sleep(0.002)
+    await asyncio.gather(*both)
+    await mind.rollback(narrative.entry_id)
+    await running
+    assert ids == [one.entry_id for one in await mind.live()]
+    rows = [one.raw for one in await mind.live("cluster")]
+    assert 1 == sum("**event**: completed" in one for one in rows)
+    assert 1 == sum("**event**: restored" in one for one in rows)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from everosd import types
-from everosd.reflection import merges
+from everosd.reflection import merges, source
 from tests import open_root, reflecting
 
 OWNER = types.Owner(app="default", project="default", type="user", id="mara")
@@ -42,3 +42,27 @@ async def test_reflection_goes_by_the_settings_of_the_moment(
         mind.owner = OWNER
         statements = [reflecting.shop(number) for number in range(3)]
         assert [f"{one} (2026-01-01)" for one in statements] == await mind.facts()
+
+
+async def test_a_narrative_whose_consolidation_was_cut_off_can_be_undone(
+    open_door: Callable[..., AbstractAsyncContextManager[Any]],
+) -> None:
+    """By its id, or by the report that it names: what was begun is finished first, so that there is a report to be found."""
+    async with open_door({}, settings=OFF, learns=True) as door:
+        root = open_root.Root(path=door.root, node=door.node)
+        for nth, name in enumerate(("report_id", "merged_entry_id")):
+            owner = msgspec.structs.replace(OWNER, id=f"mara{nth}")
+            await reflecting.scatter(root, owner, range(3))
+            await root.settled()
+            assert await reflecting.killed(reflecting.over(root, reflecting.Fuse(1)).run())
+            mind = reflecting.over(root)
+            mind.owner = owner
+            narrative = await mind.narrative()
+            public = types.public_id(owner.id, narrative.entry_id)
+            given = public if name == "merged_entry_id" else source.episode(narrative).report_id
+            answer = await door.client.post("/api/v1/reflection/rollback", json={name: given, "app_id": "other"})
+            assert 404 == answer.status_code, "in another app it is not looked for"
+            answer = await door.client.post("/api/v1/reflection/rollback", json={name: given})
+            assert 200 == answer.status_code, answer.text
+            assert (3, public) == (len(answer.json()["data"]["restored"]), answer.json()["data"]["retired"])
+            assert 3 == len(await mind.live())
