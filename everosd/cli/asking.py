@@ -52,9 +52,9 @@ def root_option(root: Path) -> str:
     return "" if root == config.root_path() else f" --root {shlex.quote(str(root))}"
 
 
-def ask(root: Path, method: str, path: str, body: object = None) -> dict[str, object]:
-    """Ask the daemon, or the files alone, and return the body of a good answer."""
-    return checked(node.ask(root, method, path, body))
+def ask(root: Path, method: str, path: str, body: object = None, *, waits_s: float = 0.0) -> dict[str, object]:
+    """Ask the daemon, or the files alone, and return the body of a good answer; see `node.ask`."""
+    return checked(node.ask(root, method, path, body, waits_s=waits_s))
 
 
 def ask_whose(root: Path, app: str, project: str, *, is_of_users: bool = False) -> NoReturn:

@@ -43,9 +43,11 @@ class Silent(errors.EverosdError):
 class Client:
     """Speaks to the daemon at one address; one connection a call."""
 
-    def __init__(self, host: str, port: int, *, token: str = "", pid: int = 0) -> None:
-        """Remember the address; nothing is sent yet."""
-        self._host, self._port, self._token, self._pid = host, port, token, pid
+    def __init__(
+        self, host: str, port: int, *, token: str = "", pid: int = 0, patience_s: float = ANSWER_TIMEOUT_S
+    ) -> None:
+        """Remember the address, and how long the daemon may say nothing; nothing is sent yet."""
+        self._host, self._port, self._token, self._pid, self._patience_s = host, port, token, pid, patience_s
 
     @property
     def url(self) -> str:
@@ -61,7 +63,7 @@ class Client:
         Raises:
             Silent: nobody answers.
         """
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=ANSWER_TIMEOUT_S)
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=self._patience_s)
         try:
             self._connect(connection)
             payload = None if body is None else msgspec.json.encode(body)

@@ -207,7 +207,7 @@ def trigger(
     """Run a strategy now: what it gave up on, or is to try again. Exits with 0 only where every run succeeded."""
     where = config.root_path(root)
     body = {"name": asking.legible(name), "timeout": timeout, "force": force, "dry_run": dry_run}
-    answer = asking.ask(where, "POST", f"{asking.API}/ome/trigger", body)
+    answer = asking.ask(where, "POST", f"{asking.API}/ome/trigger", body, waits_s=timeout)
     runs = show.rows(answer, "runs")
     if as_json:
         asking.print_json(answer)

@@ -35,6 +35,8 @@ VECTORS_TIMEOUT_S = 5.0
 """How long a search without a daemon waits for vectors of what changed: enough for a few notes, and no more."""
 LEARNING_TIMEOUT_S = 600.0
 """How long a command without a daemon waits for facts and clusters; what is left then, the next daemon does."""
+MAX_WAIT_S = 86_400.0
+"""A daemon waits for no run longer than a day."""
 EVERY_ADDRESS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # to be replaced, not bound
 """What to connect to where the daemon listens on every address."""
 
@@ -125,16 +127,22 @@ class Alone:
 
 
 def ask(
-    root: Path, method: str, path: str, body: object = None, on_line: client.LineSink | None = None
+    root: Path,
+    method: str,
+    path: str,
+    body: object = None,
+    on_line: client.LineSink | None = None,
+    *,
+    waits_s: float = 0.0,
 ) -> client.Answer:
-    """Send one request to whoever can answer for `root`; blocking.
+    """Send one request to whoever can answer for `root`; blocking. `waits_s` is how long the request itself asks to wait.
 
     Raises:
         LockHeld: another command works on the files for longer than `BUSY_TIMEOUT_S`.
     """
     give_up_s = time.monotonic() + BUSY_TIMEOUT_S
     while True:
-        asked = connect(root)
+        asked = connect(root, waits_s)
         try:
             return asked.call(method, path, body, on_line)
         except errors.LockHeld:  # between the look and the lock, a daemon or another command was faster
@@ -143,8 +151,8 @@ def ask(
             time.sleep(PAUSE_S)
 
 
-def connect(root: Path) -> client.Client | Alone:
-    """Return the daemon that serves `root`, or the files alone where there is none.
+def connect(root: Path, waits_s: float = 0.0) -> client.Client | Alone:
+    """Return the daemon that serves `root`, or the files alone where there is none; requests may ask to wait `waits_s`.
 
     Raises:
         LockHeld: another command works on the files just now.
@@ -158,7 +166,8 @@ def connect(root: Path) -> client.Client | Alone:
     token = ""
     with contextlib.suppress(errors.ConfigError):  # the daemon goes on with its old settings: so do commands
         token = config.load(root).api.token.reveal()
-    return client.Client(host, holder.port or 0, token=token, pid=holder.pid)
+    patience_s = client.ANSWER_TIMEOUT_S + min(MAX_WAIT_S, waits_s)
+    return client.Client(host, holder.port or 0, token=token, pid=holder.pid, patience_s=patience_s)
 
 
 def running(root: Path) -> lock.Holder | None:
@@ -175,13 +184,15 @@ def running(root: Path) -> lock.Holder | None:
     return holder
 
 
-def ask_all(root: Path, requests: Iterable[Request], on_answer: Callable[[client.Answer], None]) -> None:
-    """Send requests in order to whoever can answer for `root`; `on_answer` may raise to end it. Blocking.
+def ask_all(
+    root: Path, requests: Iterable[Request], on_answer: Callable[[client.Answer], None], *, waits_s: float = 0.0
+) -> None:
+    """Send requests in order to whoever can answer for `root`; `on_answer` may raise to end it. Blocking. See `ask`.
 
     Raises:
         LockHeld: another command works on the files.
     """
-    asked = connect(root)
+    asked = connect(root, waits_s)
     if isinstance(asked, Alone):
         asked.call_all(requests, on_answer)
         return

@@ -18,9 +18,6 @@ from everosd.cli import root as root_folder
 
 commands = typer.Typer(rich_markup_mode=None)
 
-STRATEGY = "reflect_episodes"
-MAX_TIMEOUT_S = 540.0
-"""A request without a word of the daemon's is given up a minute later."""
 SUCCESS = "success"
 NO_MODEL = "no model is set up"
 """What a run says of clusters that it had to skip for want of one."""
@@ -42,11 +39,12 @@ def reflect(
         typer.Option(
             "--timeout",
             metavar="SECONDS",
-            help="How long to wait, at most 540; the run goes on.",
+            help="How long to wait for a daemon, which goes on. Default: a day. Without one the command does it all itself.",
             min=0,
-            max=MAX_TIMEOUT_S,
+            max=node.MAX_WAIT_S,
+            show_default=False,
         ),
-    ] = MAX_TIMEOUT_S,
+    ] = node.MAX_WAIT_S,
     as_json: asking.Json = False,
 ) -> None:
     """Fold scattered Episodes of one topic into one narrative now. Everybody's; also where it is switched off.
@@ -55,10 +53,10 @@ def reflect(
     """
     where = config.root_path(root)
     root_folder.require(where)
-    body = {"name": STRATEGY, "timeout": timeout, "force": True, "dry_run": dry_run}
     run = reflection.Run(where, is_dry=dry_run)
+    waits_s = node.MAX_WAIT_S if node.running(where) is None else timeout  # alone, nobody would go on with it
     with _waiting("reflecting, seconds"):
-        node.ask_all(where, run.requests(body), run.take)
+        node.ask_all(where, run.requests(waits_s), run.take, waits_s=waits_s)
     answer, made = run.answer, run.found()
     if as_json:
         asking.print_json({**answer, "reports": made} if not dry_run else answer)

@@ -13,6 +13,7 @@ from typing import cast
 from everosd import types
 from everosd.cli import asking, client, node, show
 
+STRATEGY = "reflect_episodes"
 MAX_SOURCES = 500
 """Fragments whose text a dry run shows."""
 PAGE = 100
@@ -32,8 +33,9 @@ class Run:
         self._texts: dict[str, show.Body] = {}
         self._made: list[show.Body] = []
 
-    def requests(self, body: object) -> Iterator[node.Request]:
+    def requests(self, timeout_s: float) -> Iterator[node.Request]:
         """Yield them; each after the answer to the one before was taken."""
+        body = {"name": STRATEGY, "timeout": timeout_s, "force": True, "dry_run": self._is_dry}
         yield node.Request(method="POST", path=f"{asking.API}/ome/trigger", body=body)
         if self._is_dry:
             wanted = [(one, source) for one in self._clusters() for source in _sources(one)]

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import http.server
 import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from everosd import errors
-from everosd.cli import client
+from everosd import errors, lock
+from everosd.cli import client, node
 
+SLOW_S = 0.2
 STREAM = b'{"done": 1, "total": 2}\n\n{"done": 2, "total": 2}\n{"result": {"n": 2}}\n'
 
 
@@ -25,8 +28,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             "/page": ("text/html", b"<html>"),
             "/stream": (client.STREAM, STREAM),
             "/cut": (client.STREAM, b""),
+            "/slow": ("application/json", b'{"a": 1}'),
             "/token": ("application/json", b'{"got": "' + str(self.headers["Authorization"]).encode() + b'"}'),
         }[self.path]
+        if self.path == "/slow":
+            time.sleep(SLOW_S)
         self.send_response(200)
         self.send_header("Content-Type", kind)
         self.end_headers()
@@ -89,3 +95,19 @@ def test_a_port_where_nobody_listens_names_pid_and_address(monkeypatch: pytest.M
 def test_an_ipv6_address_is_a_url() -> None:
     """Brackets stand around an IPv6 address."""
     assert client.Client("::1", 8000).url == "http://[::1]:8000"
+
+
+def test_a_daemon_may_say_nothing_for_as_long_as_it_was_asked_to_wait(
+    served: client.Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A run may take hours: who waits for its end is not told that the daemon does not answer."""
+    holder = lock.Holder(pid=7, host="127.0.0.1", port=int(served.url.rpartition(":")[2]))
+    monkeypatch.setattr(client, "ANSWER_TIMEOUT_S", SLOW_S / 4)
+    monkeypatch.setattr(node, "running", lambda _: holder)
+    with pytest.raises(client.Silent, match="timed out"):
+        node.ask(tmp_path, "GET", "/slow")
+    assert {"a": 1} == node.ask(tmp_path, "GET", "/slow", waits_s=60.0).body
+    answers: list[client.Answer] = []
+    node.ask_all(tmp_path, [node.Request(method="GET", path="/slow")], answers.append, waits_s=60.0)
+    assert [{"a": 1}] == [one.body for one in answers]
+    assert {"a": 1} == node.ask(tmp_path, "GET", "/slow", waits_s=float("inf")).body
