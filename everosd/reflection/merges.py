@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 import structlog
 
@@ -43,6 +43,10 @@ class Merges:
         """Let go of an owner whose memory is gone."""
         self._declined = {one for one in self._declined if one[0] != owner}
 
+    def in_turn(self, clusters: Iterable[report.Candidate]) -> list[report.Candidate]:
+        """Return clusters in the order in which they are merged, of some that are largest first."""
+        return sorted(clusters, key=lambda one: (one.owner, one.cluster_id) in self._declined)
+
     async def run(
         self,
         clusters: list[report.Candidate],
@@ -53,7 +57,7 @@ class Merges:
     ) -> None:
         """Consolidate at most `limit` clusters of one owner; what goes wrong with one does not stop the next."""
         n_left = limit
-        for one in sorted(clusters, key=lambda one: (one.owner, one.cluster_id) in self._declined):
+        for one in self.in_turn(clusters):
             done.is_cut_short = done.is_cut_short or (n_left > 0 and fire.is_stopping())
             if not n_left or done.is_cut_short:
                 return

@@ -88,7 +88,8 @@ class Reflection:
         await self._settled()
         merging, limit = self._merging(), self._settings().clusters_per_run
         if fire.is_dry_run:
-            return await rehearsal.Rehearsal(self._reader, self._plans, merging, limit, self._clock).run(fire)
+            in_turn = self._merges.in_turn
+            return await rehearsal.Rehearsal(self._reader, self._plans, merging, in_turn, limit, self._clock).run(fire)
         await self._commit.caught_up()
         done = tally.Tally()
         halves = await self._finish_begun(done)

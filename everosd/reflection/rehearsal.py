@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+
+import structlog
 
 from everosd import clock, errors, types
 from everosd.engine import strategy
 from everosd.narrative import source as texts
 from everosd.reflection import members, merges, plan, planner, source, tally
 from everosd.store import read, report, row
+
+log = structlog.get_logger(__name__)
 
 Shown = dict[str, object]
 """Ready to be written as JSON."""
@@ -21,10 +25,17 @@ class Rehearsal:
     """One dry run. Lives on the event loop."""
 
     def __init__(
-        self, reader: read.Reader, plans: planner.Planner, merging: texts.Merging, limit: int, time: clock.Clock
+        self,
+        reader: read.Reader,
+        plans: planner.Planner,
+        merging: texts.Merging,
+        in_turn: Callable[[Iterable[report.Candidate]], list[report.Candidate]],
+        limit: int,
+        time: clock.Clock,
     ) -> None:
-        """Show at most `limit` clusters of each owner."""
-        self._reader, self._plans, self._merging, self._limit, self._clock = reader, plans, merging, limit, time
+        """Show at most `limit` clusters of each owner, in turn as `merges.Merges` has it."""
+        self._reader, self._plans, self._merging, self._in_turn = reader, plans, merging, in_turn
+        self._limit, self._clock = limit, time
         self._patience = tally.Patience()
 
     async def run(self, fire: strategy.Fire) -> strategy.Done:
@@ -35,7 +46,7 @@ class Rehearsal:
         shown: list[Shown] = []
         for owner, clusters in planner.by_owner(await report.candidates(self._reader, now_us)):
             n_left = self._limit
-            for one in clusters:
+            for one in self._in_turn(clusters):
                 if fire.is_stopping() or not n_left:
                     break
                 found = await self._cluster(one, overlays.get((owner, one.cluster_id)), fire)
@@ -76,6 +87,9 @@ class Rehearsal:
             shown.append(_shown(one, wanted, reason=str(error)))
         except (members.UnsettledError, errors.WriteRefused) as error:
             shown.append(_shown(one, wanted, reason=str(error)))
+        except Exception as error:  # the others are shown
+            log.exception("rehearsal_failed", owner=one.owner.id, cluster_id=one.cluster_id)
+            shown.append(_shown(one, wanted, reason=errors.describe(error)))
         return shown
 
 

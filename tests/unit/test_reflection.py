@@ -16,8 +16,8 @@ from everosd import errors, types
 from everosd.cascade import verify
 from everosd.engine import strategy
 from everosd.log import entry, file
-from everosd.models import chat
-from everosd.narrative import extractive
+from everosd.models import chat, prompt
+from everosd.narrative import extractive, merge, spoken
 from everosd.narrative import source as texts
 from everosd.reflection import lag, merges, source
 from everosd.search import query
@@ -26,6 +26,7 @@ from tests import chat_stub, effort, open_root, reflecting
 from tests.reflecting import CLUSTER, STORY, said
 
 NUMBERS = itertools.count(1)
+PROMPTS = {name: prompt.load(name, [merge.PROMPTS]) for name in (merge.NAME, merge.REPAIR)}
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -138,28 +139,38 @@ async def test_a_new_fragment_updates_the_narrative(mind: reflecting.Mind) -> No
     assert () == (await verify.verify(mind.root.node.cascade)).differences
 
 
-async def test_ten_updates_in_a_row_keep_every_fact(mind: reflecting.Mind) -> None:
-    """A model that drops one statement of every source it is shown, bar the newest: each is in the last narrative."""
-    said_so_far: list[str] = []
+async def test_updates_in_a_row_keep_every_value_with_the_present_one_last(mind: reflecting.Mind) -> None:
+    """The rent changes each month, and a model drops one statement of each answer: none is lost, and each has a live fact."""
 
-    class Lossy(reflecting.Scripted):
-        async def merge(self, sources: Sequence[texts.Source]) -> texts.Narrative:
-            whole = await super().merge(sources)
-            lines = whole.content.splitlines()
-            dropped = lines.pop(len(self.asked) % len(lines))
-            content = "\n".join([*lines, "", "#### Details", f"- {dropped}"])  # as the check would put it back
-            return msgspec.structs.replace(whole, content=content)
+    def dropping(asked: chat_stub.Asked) -> dict[str, str]:
+        whole = chat_stub.sensible(asked)
+        assert isinstance(whole, dict)
+        told = [one for part in whole["content"].splitlines() for one in spoken.sentences(part) if "rent" in one]
+        told.pop(len(told) // 2)
+        return {"subject": "Mara's flat", "content": " ".join(told)}
 
-    mind.merging = Lossy()
-    for nth in range(11):
-        text = f"Mara paid {40 + nth} euros for the flat in month {nth}."
-        said_so_far.append(text)
-        await mind.tell(text, day=1 + nth, has_facts=False)
-        await mind.run()
+    values = [f"The rent of Mara is {400 + 10 * month} euros." for month in range(effort.rounds(11, 5))]
+    with chat_stub.ChatStub(answers={merge.NAME: dropping, merge.REPAIR: dropping}) as stub:
+        model = chat.Chat(
+            msgspec.structs.replace(mind.root.node.config.llm, model="stub", base_url=stub.url), mind.root.node.clock
+        )
+        mind.merging = merge.ByModel(model, PROMPTS.__getitem__)  # type: ignore[assignment]
+        for month, value in enumerate(values):
+            await mind.tell(value, day=1 + month)
+            await mind.run()
+        await model.close()
     narrative = await mind.narrative()
     assert [narrative] == await mind.live()
-    assert [] == [text for text in said_so_far if text not in said(narrative)]
-    assert 11 == len(source.episode(narrative).read_from)
+    told, _, details = said(narrative).partition(spoken.DETAILS)
+    assert [1] * len(values) == [said(narrative).count(value) for value in values]
+    for part in (told, details):
+        at = [part.index(value) for value in values if value in part]
+        assert sorted(at) == at, "in the order of time, the present one last"
+    dated = [line.removeprefix("- ") for line in details.splitlines() if line.strip()]
+    assert [f"2026-03-{values.index(line[12:]) + 1:02}: {line[12:]}" for line in dated] == dated
+    facts = await mind.facts()
+    assert [] == [value for value in values if not any(value.rstrip(".") in one for one in facts)]
+    assert len(values) == len(source.episode(narrative).read_from)
 
 
 async def test_what_a_person_adds_to_a_narrative_stays_in_it(mind: reflecting.Mind) -> None:
@@ -349,8 +360,8 @@ async def test_at_most_so_many_clusters_of_each_owner_the_largest_first(mind: re
 
 
 async def test_a_fault_at_one_owner_does_not_stop_the_next(mind: reflecting.Mind) -> None:
-    """An error that nobody thought of: logged and counted; the next owner's clusters are consolidated."""
-    other = msgspec.structs.replace(mind.owner, id=f"{mind.owner.id}_z")
+    """An error that nobody thought of: logged and counted; the same name in another app and project has its turn."""
+    other = msgspec.structs.replace(mind.owner, app="work", project="notes")
     ids = await mind.tell(*STORY, has_facts=False)
     await mind.tell("a b", "c d", owner=other, has_facts=False)
 

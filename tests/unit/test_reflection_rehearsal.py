@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 import pytest_asyncio
+import structlog
 
 from everosd import errors, types
 from everosd.narrative import source as texts
@@ -104,6 +105,27 @@ async def test_a_dry_run_says_why_clusters_would_be_skipped(mind: reflecting.Min
     assert (None, "says what no source says") == (shown["narrative"], shown["reason"])
     assert "invented: Rex" in shown["check"]
     mind.merging.error = None
+
+
+async def test_a_dry_run_takes_clusters_in_the_turn_of_a_real_one(mind: reflecting.Mind) -> None:
+    """What was refused the last time comes last, and a fault that nobody thought of stops nothing."""
+    await mind.tell(*STORY, has_facts=False)
+    await mind.tell("a b", "c d", cluster="cl_000000000001", has_facts=False)
+
+    async def decline(sources: Sequence[texts.Source]) -> None:
+        if len(sources) == len(STORY):
+            raise mistake
+
+    mind.merging.before = decline
+    mistake: Exception = ZeroDivisionError("nobody thought of this")
+    with structlog.testing.capture_logs():
+        assert [True, False] == ["ZeroDivisionError" in str(one["reason"]) for one in await rehearsed(mind)]
+    check = texts.Check(n_statements=3, n_covered=2)
+    mistake = texts.Refused("scripted", "says what no source says", check)
+    await mind.run()
+    await mind.tell("e f", "g h", cluster="cl_000000000002", has_facts=False)
+    assert ["cl_000000000002", CLUSTER] == [one["cluster_id"] for one in await rehearsed(mind)]
+    mind.merging.before = None
 
 
 async def test_a_dry_run_sees_what_was_begun_as_finished(mind: reflecting.Mind, root: open_root.Root) -> None:
