@@ -25,7 +25,7 @@ from everosd import clock as clocks
 from everosd import config, errors, lock, logs
 
 if TYPE_CHECKING:
-    from everosd import learning
+    from everosd import learning, types
     from everosd.api import guard
     from everosd.cascade import apply, embed, project
     from everosd.index import contract, text, vector
@@ -336,8 +336,12 @@ async def loops(node: Node, *, is_watching: bool) -> AsyncIterator[None]:
     """
     from everosd.cascade import rebuild
 
-    if not is_watching:
-        node.cascade.writer.on_written = lambda path: node.cascade.mark((path,))
+    def written(path: types.RelPath) -> None:
+        node.cascade.wrote(path)
+        if not is_watching:
+            node.cascade.mark((path,))
+
+    node.cascade.writer.on_written = written
     try:
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(node.cascade.run(), name="cascade")]

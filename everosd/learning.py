@@ -84,7 +84,7 @@ class Learning:
         self.engine.on_drained = self.intake.on_drained
         for projection in cascade.projections:
             if projection.is_prompt:
-                projection.gives_way = functools.partial(_comes_soon, projection, self.intake)
+                projection.gives_way = functools.partial(_comes_soon, projection, self.intake, cascade)
         self.reflection: reflect.Reflection | None = None
         """What consolidates clusters; None until it is there."""
 
@@ -197,9 +197,9 @@ def _is_shown(cascade: apply.Cascade, lsn: types.Lsn) -> bool:
     return all(one.lsn >= lsn or one.state != "ok" for one in states)
 
 
-def _comes_soon(projection: project.Projection[contract.Index], intake: online.Intake) -> bool:
-    """Tell whether a commit has time: somebody waits for an answer, and the last commit was a moment ago."""
-    return intake.is_asked() and projection.since_commit_s() < COMMIT_PAUSE_S
+def _comes_soon(projection: project.Projection[contract.Index], intake: online.Intake, cascade: apply.Cascade) -> bool:
+    """Tell whether a commit has time: messages are being taken, the last commit was a moment ago, and no search waits."""
+    return intake.is_asked() and projection.since_commit_s() < COMMIT_PAUSE_S and not cascade.is_awaited
 
 
 async def _caught_up(cascade: apply.Cascade) -> None:

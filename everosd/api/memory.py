@@ -50,6 +50,7 @@ class Memory:
         wanted = self._wanted(asked)
         owner = await scope.owner_or_only_user(asked, self._given.reader)
         self._given.search.note_recall(owner)
+        await self._given.cascade.until_shown(owner)
         answer = await self._given.search.run(
             query.Query(
                 owner=owner,
@@ -76,6 +77,7 @@ class Memory:
         asked = requests.decode(requests.GET, await reply.body(request))
         owner = _owner_for(asked)
         self._given.search.note_recall(owner)
+        await self._given.cascade.until_shown(owner)
         rows, total = await self._given.reader.page(
             owner,
             asked.memory_type,

@@ -18,7 +18,7 @@ import msgspec
 import structlog
 
 from everosd import clock, errors, types
-from everosd.cascade import dirty, embed, ingest, plan, problems, project, reading, status
+from everosd.cascade import dirty, embed, ingest, plan, problems, project, reading, status, unshown
 from everosd.index import contract
 from everosd.log import layout, writer
 from everosd.store import db
@@ -28,6 +28,9 @@ T = TypeVar("T")
 
 BULK = 64
 """More files than this at once are a start, a restore, a rebuild: vectors wait until keyword search has them."""
+
+SHOWN_S, SHOWN_LOOK_S = 1.0, 0.005
+"""How long a search waits at most for what everosd itself wrote a moment ago, and how often it looks."""
 
 log = structlog.get_logger(__name__)
 
@@ -80,6 +83,8 @@ class Cascade:
             on_stale_save=self._start_healing,
             on_doubt=lambda path: self.mark((path,)),
         )
+        self._unshown = unshown.Unshown()
+        self._n_awaiting = 0
         self._healing: set[types.RelPath] = set()
         self._tasks: asyncio.TaskGroup | None = None
         self._work = asyncio.Event()
@@ -134,6 +139,10 @@ class Cascade:
         self._dirty.mark(others)
         self._dirty.mark_logs(logs, self._clock.monotonic_s())
         self._work.set()
+
+    def wrote(self, path: types.RelPath) -> None:
+        """Take note that everosd itself has just written to a file, so that `until_shown` can wait for it."""
+        self._unshown.wrote(path)
 
     async def _collect(self) -> None:
         while True:
@@ -194,6 +203,7 @@ class Cascade:
     async def _apply(self, chunk: tuple[types.RelPath, ...]) -> None:
         """Apply a chunk; what fails as a whole (the ledger cannot be written) is tried again, nothing is dropped."""
         began_us = clock.to_us(self._clock.now())
+        self._unshown.taken(chunk)
         try:
             growing = self._ingest.growing(chunk)
             grown = await self._in_thread(lambda: self._ingest.read_on(growing)) if growing else {}
@@ -211,10 +221,12 @@ class Cascade:
             if not self._ingest.problems.ledger_error:
                 log.error("ledger_write_failed", reason=str(error), n_paths=len(chunk))  # noqa: TRY400  # said in health too
             self._ingest.problems.ledger_failed(str(error))
+            self._unshown.dropped()
             self._dirty.put_back()
             await self._clock.sleep(1.0)
         else:
             self._ingest.problems.ledger_failed("")
+            self._unshown.applied(self._ingest.lsn, self._shown_lsn())
             self._wake_projections()
             self._dirty.done()
 
@@ -254,6 +266,32 @@ class Cascade:
     def _wake_projections(self) -> None:
         for projection in self.projections:
             projection.wake(self._ingest.lsn)
+
+    async def until_shown(self, owner: types.Owner) -> None:
+        """Wait until a search by keyword finds what everosd had written of an owner when this was called, but not for long."""
+        n = self._unshown.n
+        if not self._unshown.is_unread(owner, n) and self._unshown.lsn(owner) <= self._shown_lsn():
+            return
+        until_s = self._clock.monotonic_s() + SHOWN_S
+        self._n_awaiting += 1
+        try:
+            while self._unshown.is_unread(owner, n) and self._clock.monotonic_s() < until_s:
+                self.mark(self._unshown.unread(owner, n))
+                await self._clock.sleep(SHOWN_LOOK_S)
+            lsn = self._unshown.lsn(owner)
+            while lsn > self._shown_lsn() and self._clock.monotonic_s() < until_s:
+                await self._clock.sleep(SHOWN_LOOK_S)
+        finally:
+            self._n_awaiting -= 1
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a search waits for the indexes to show what was written a moment ago."""
+        return self._n_awaiting > 0
+
+    def _shown_lsn(self) -> float:
+        """Return up to where searches by keyword find everything; an index that is filled or fails is not waited for."""
+        return min((at for one in self._prompt() if (at := one.follows()) is not None), default=float("inf"))
 
     @property
     def lsn(self) -> types.Lsn:

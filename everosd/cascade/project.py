@@ -93,6 +93,8 @@ class Projection(Generic[I]):
         self._error = ""
         self._is_suspect = False
         self._lsn_seen = 0
+        self._lsn_shown = 0
+        """Up to here searches find everything, be it durable or not; 0: only what is."""
 
     @property
     def is_open(self) -> bool:
@@ -188,6 +190,10 @@ class Projection(Generic[I]):
         """Return whether the index lacks anything the ledger is known to hold."""
         return self._at.cursor is not None or self._at.lsn < self._lsn_seen or self._next is not None
 
+    def follows(self) -> int | None:
+        """Return up to which LSN searches find everything; None while the index is being filled, or fails."""
+        return None if self._at.cursor is not None or self._error else max(self._at.lsn, self._lsn_shown)
+
     def is_caught_up(self) -> bool:
         """Return whether the index that answers has everything the ledger is known to hold."""
         return self._at.cursor is None and self._at.lsn >= self._lsn_seen
@@ -234,6 +240,7 @@ class Projection(Generic[I]):
         What Tantivy says does not tell damage from a disk that refuses; the checksums do.
         """
         self.index.close()
+        self._lsn_shown = 0
         self._index, is_new = self._opener(self._folder / str(self._at.generation))
         if is_new:
             self._at = self._fresh(self._at.generation)
@@ -262,6 +269,8 @@ class Projection(Generic[I]):
             if batch is not None and (batch.documents or batch.removed):
                 if at.cursor is None and len(batch.documents) + len(batch.removed) <= SHOWN:
                     index.show(batch.documents, batch.removed)
+                    if index is self._index:
+                        self._lsn_shown = batch.position.lsn
                 index.write(batch.documents, batch.removed)
                 index.commit()
             return batch
@@ -351,6 +360,7 @@ class Projection(Generic[I]):
         await self.before_swap(self._next[0])
         now_us = clock.to_us(self._clock.now())
         await self._database.write(lambda connection: checkpoint.promote(connection, self.name, now_us))
+        self._lsn_shown = 0
         old, (self._index, at) = self._index, self._next
         self._at, self._next, self._progress = msgspec.structs.replace(at, name=self.name), None, None
         if old is not None:

@@ -9,8 +9,10 @@ import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pytest
 
 from everosd import strategies, types
+from everosd.cascade import apply
 from everosd.intake import session
 from everosd.log import layout
 
@@ -21,6 +23,7 @@ assert strategies.PROMPTS.is_dir()  # imported here: it takes a while, which a f
 V1 = "/api/v1"
 T0 = 1_772_445_600_000
 OWNER = types.Owner(app="default", project="default", type="session", id="s")
+MARA = types.Owner(app="default", project="default", type="user", id="mara")
 
 
 def said(content: Any, minute: int = 0, **more: object) -> dict[str, Any]:
@@ -62,6 +65,34 @@ async def test_A01_a_client_that_does_not_wait_doubles_nothing(open_door: Open) 
 
     assert ["extracted"] * 2 == [answer.json()["data"]["status"] for answer in answers]
     assert ([], 2, 1) == (log.waiting, len(log), found["total_count"])
+
+
+async def test_M07_what_was_flushed_is_found_by_the_very_next_request(open_door: Open) -> None:
+    """Also while others are being answered, when the indexes have time: no search is told less than what was acknowledged."""
+    async with open_door({}, settings='[embedding]\nmodel = "none"\n', learns=True) as door:
+        assert door.node.learning is not None
+        with door.node.learning.intake._asking():
+            for nth in range(5):
+                await post(door, "memory/add", messages=[said(f"I bought a quword{nth}", nth)])
+                assert "extracted" == (await post(door, "memory/flush")).json()["data"]["status"]
+                asked = {"query": f"quword{nth}", "user_id": "mara", "method": "keyword"}
+                found = await door.client.post(f"{V1}/memory/search", json=asked)
+                assert 1 == len(found.json()["data"]["episodes"])
+                await post(door, "memory/add", messages=[said(f"and a second one, {nth}", 10 + nth)])
+                await post(door, "memory/flush")
+                assert 2 * nth + 2 == (await door.get("episode", user_id="mara"))["total_count"]
+
+
+async def test_a_search_does_not_wait_for_long_for_what_does_not_come(
+    open_door: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An index that stands still is said in health; searches are answered from what there is."""
+    monkeypatch.setattr(apply, "SHOWN_S", 0.02)
+    async with open_door({}, learns=True) as door:
+        door.node.cascade._unshown._lsns[MARA] = 10**9
+        found = await door.client.post(f"{V1}/memory/search", json={"query": "ferry", "user_id": "mara"})
+        assert 200 == found.status_code
+        assert not door.node.cascade.is_awaited
 
 
 async def test_nothing_takes_messages_where_a_command_works_alone(open_door: Open) -> None:
