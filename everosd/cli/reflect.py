@@ -21,6 +21,8 @@ commands = typer.Typer(rich_markup_mode=None)
 SUCCESS = "success"
 NO_MODEL = "no model is set up"
 """What a run says of clusters that it had to skip for want of one."""
+BUILT_ON = "a later consolidation"
+"""What a rollback is told that has to wait for another one."""
 REPORT_ID = re.compile(r"[0-9a-f]{32}")
 TICK_S = 0.2
 
@@ -143,7 +145,7 @@ def rollback(
     try:
         answer = asking.ask(where, "POST", f"{asking.API}/reflection/rollback", body)
     except asking.RequestFailed as error:
-        if error.code == "CONFLICT":
+        if error.code == "CONFLICT" and BUILT_ON in str(error):
             error.hint = "`everosd reports` has them in order: undo the newest first"
         raise
     if as_json:

@@ -61,8 +61,12 @@ class Finish:
         self._reader, self._pen, self._lag, self._facts = reader, pen, behind, facts
         self._wants_facts, self._owe, self._clock, self._step = wants_facts, owe, time, step
 
-    async def run(self, narrative: row.EntryRow) -> Finished:
+    async def run(self, narrative: row.EntryRow, *, is_awaited: bool = False) -> Finished:
         """Finish the consolidation that a narrative began, from wherever it was left.
+
+        Args:
+            narrative: As the ledger has it.
+            is_awaited: Somebody waits for an answer: no model is waited for, facts are taken afterwards.
 
         Raises:
             WriteRefused: a file may not be rewritten; what was done so far is kept.
@@ -70,7 +74,7 @@ class Finish:
         """
         owner, seen = narrative.owner, source.episode(narrative)
         self._step("committed")
-        await self._take_facts(narrative)
+        await self._take_facts(narrative, is_awaited=is_awaited)
         self._step("facts")
         replaced = await self._deprecate_sources(narrative)
         self._step("sources")
@@ -109,9 +113,12 @@ class Finish:
         )
         return Finished(report_id=seen.report_id, narrative=narrative.entry_id, replaced=ids)
 
-    async def _take_facts(self, narrative: row.EntryRow) -> None:
+    async def _take_facts(self, narrative: row.EntryRow, *, is_awaited: bool) -> None:
         """Take the facts of a narrative; where that fails, they are taken later: what it replaces need not wait for them."""
         if not self._wants_facts():
+            return
+        if is_awaited:
+            await self._owe(narrative)
             return
         event = strategy.Event(topic="episode_edited", owner=narrative.owner, subject=narrative.entry_id)
         try:

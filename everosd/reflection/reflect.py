@@ -136,7 +136,7 @@ class Reflection:
         async with self._locks[wanted.owner]:
             await self._commit.caught_up()
             for begun in await self._begun(lambda owner: owner == wanted.owner):
-                await self._finish.run(begun)  # it may build on what is to be undone
+                await self._finish.run(begun, is_awaited=True)  # it may build on what is to be undone
             found = await report.of_narrative(self._reader, wanted.owner, wanted.merged_entry_id)
             if found is None or found.report_id != wanted.report_id:
                 message = f"there is no consolidation {wanted.report_id}"
@@ -155,7 +155,7 @@ class Reflection:
         await self._commit.caught_up()
         for narrative in await self._begun(is_meant):
             async with self._locks[narrative.owner]:
-                await self._finish_one(narrative)
+                await self._finish_one(narrative, is_awaited=True)
 
     async def _apart(self, owner: types.Owner, work: Coroutine[None, None, None]) -> None:
         """Do the work for one owner such that it can be ended without ending the run."""
@@ -193,10 +193,10 @@ class Reflection:
         rows = await self._reader.rows(await report.unfinished(self._reader, self._now_us()))
         return [one for one in rows if is_meant(one.owner)]
 
-    async def _finish_one(self, narrative: row.EntryRow) -> None:
+    async def _finish_one(self, narrative: row.EntryRow, *, is_awaited: bool = False) -> None:
         """Finish a consolidation unless somebody else, who held the lock before, has: it may even be undone by now."""
         if narrative.key in await report.unfinished(self._reader, self._now_us()):
-            await self._finish.run(narrative)
+            await self._finish.run(narrative, is_awaited=is_awaited)
 
     def _now_us(self) -> int:
         return clock.to_us(self._clock.now())

@@ -46,7 +46,7 @@ class Rollback:
         self._reader, self._pen, self._lag, self._clock, self._step = reader, pen, behind, time, step
 
     async def run(self, wanted: report.Report) -> RolledBack:
-        """Undo a consolidation that is completed.
+        """Undo a consolidation that is completed, or go on with undoing it.
 
         Raises:
             Conflict: it is undone already, a later one builds on it, or nothing of what it replaced is there.
@@ -56,7 +56,7 @@ class Rollback:
         owner, narrative = wanted.owner, wanted.merged_entry_id
         if wanted.status == "rolled_back":
             if not wanted.is_restored:
-                await self.finish(wanted)
+                return await self.finish(wanted)
             message = f"the consolidation {wanted.report_id} is rolled back already"
             raise errors.Conflict(message)
         if (later := await report.builds_on(self._reader, owner, narrative)) is not None:

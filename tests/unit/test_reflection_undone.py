@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
 from collections.abc import AsyncIterator
 
@@ -12,6 +13,7 @@ import pytest_asyncio
 
 from everosd import errors, types
 from everosd.cascade import verify
+from everosd.log import file
 from everosd.reflection import source
 from everosd.store import cluster, report
 from tests import open_root, reflecting
@@ -194,6 +196,7 @@ async def test_what_is_begun_is_finished_before_it_is_undone(mind: reflecting.Mi
     await mind.run()
     first = await mind.narrative()
     await mind.tell("Andrew lives in Bergen.", day=9)
+    assert [] == mind.owed
     cut = reflecting.over(mind.root, reflecting.Fuse(1))
     assert await reflecting.killed(cut.run())
     await mind.root.settled()
@@ -202,6 +205,9 @@ async def test_what_is_begun_is_finished_before_it_is_undone(mind: reflecting.Mi
     second = await mind.narrative()
     assert second.entry_id in str(caught.value)
     assert [second] == await mind.live()
+    assert [second.entry_id] == [one.entry_id for one in mind.owed], (
+        "who asks does not wait for a model that takes facts"
+    )
     await mind.rollback(second.entry_id)
     await mind.rollback(first.entry_id)
     assert 4 == len(await mind.facts())
@@ -227,3 +233,31 @@ async def test_who_waited_for_a_rollback_does_not_finish_what_it_undid(mind: ref
     rows = [one.raw for one in await mind.live("cluster")]
     assert 1 == sum("**event**: completed" in one for one in rows)
     assert 1 == sum("**event**: restored" in one for one in rows)
+
+
+@pytest.mark.parametrize("n_written", [0, 1, 2])
+async def test_a_rollback_that_the_disk_stopped_goes_on_when_it_is_asked_for_again(
+    mind: reflecting.Mind, n_written: int
+) -> None:
+    """Full at one of its writes: refused, with nothing lost; typed again, it is done, and says so."""
+    ids = await mind.tell(*STORY)
+    await mind.run()
+    narrative = await mind.narrative()
+    left = iter(range(n_written))
+
+    def full(name: str) -> None:
+        if name == "written" and next(left, None) is None:
+            raise OSError(errno.ENOSPC, "no space left on device")
+
+    context = mind.root.pen._context
+    context.step = full
+    try:
+        with pytest.raises(errors.WriteRefused, match="no space"):
+            await mind.rollback(narrative.entry_id)
+    finally:
+        context.step = file.no_step
+    assert [] == [text for text in STORY if not any(text in said(one) for one in await mind.live())]
+    done = await mind.rollback(narrative.entry_id)
+    assert (tuple(ids), narrative.entry_id) == (done.restored, done.retired)
+    assert ids == [one.entry_id for one in await mind.live()]
+    assert 3 == len(await mind.facts())
