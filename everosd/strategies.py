@@ -123,7 +123,9 @@ def table(parts: Parts) -> tuple[strategy.Strategy, ...]:
         settled=parts.caught_up,
     )
     rows = (
-        strategy.Strategy(name=fact.NAME, topics=("episode_written", "episode_edited"), run=facts.run),
+        strategy.Strategy(
+            name=fact.NAME, topics=("episode_written", "episode_edited"), run=facts.run, forget=facts.forget_owner
+        ),
         strategy.Strategy(
             name="trigger_profile_clustering",
             topics=("episode_written",),

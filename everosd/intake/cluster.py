@@ -22,6 +22,7 @@ import structlog
 from everosd import clock, config, errors, types
 from everosd.cascade import embed
 from everosd.engine import strategy
+from everosd.intake import arrival
 from everosd.log import entry as entries
 from everosd.log import entry_text, view, writer
 from everosd.store import cluster, read, row
@@ -37,7 +38,6 @@ _FOLLOWS: dict[strategy.Topic, strategy.Topic] = {
 }
 
 _DAY_US = 86_400_000_000
-_POLL_S = 0.02
 _PATIENCE_S = 1.0
 """How long an entry's vectors are waited for while nothing else waits: others want to run as well."""
 _FEW = 8
@@ -45,8 +45,6 @@ _FEW = 8
 _RATE = 20.0
 """Entries a second that a model does, at a guess: when to ask again while many wait."""
 _RETRY_S = (1.0, 60.0)
-_GONE_S = 60.0
-"""An entry that the ledger has not heard of for so long is not there any more."""
 _SEEN_S = 30.0
 """How long it may take until the ledger has read what was appended."""
 _UNREAD_RETRY_S = 5.0
@@ -80,7 +78,7 @@ class Clustering:
         self._turns = _Turns()
         self._known: collections.OrderedDict[types.Owner, centroid.Centroids] = collections.OrderedDict()
         self._n_seen = 0
-        self._missing: dict[tuple[types.Owner, str], float] = {}
+        self._arrivals = arrival.Arrivals(time, _PATIENCE_S)
         self._appended: dict[tuple[types.Owner, str], str] = {}
         """Clusters that entries have joined, until the ledger knows."""
 
@@ -109,24 +107,20 @@ class Clustering:
     def forget_owner(self, owner: types.Owner) -> None:
         """Let go of what is known of an owner whose files have been deleted."""
         self._known.pop(owner, None)
-        for noted in (self._missing, self._appended):
-            for key in [key for key in noted if key[0] == owner]:
-                del noted[key]
+        self._arrivals.forget(owner)
+        for key in [key for key in self._appended if key[0] == owner]:
+            del self._appended[key]
 
     # -- the entry -------------------------------------------------------------------------------------------------
 
     async def _find(self, event: strategy.Event) -> row.EntryRow | None:
         """Return the entry once the ledger has it; None where it is gone."""
-        subject = (event.owner, event.subject)
-        began_s = self._clock.monotonic_s()
-        while (found := await self._reader.find(event.owner, event.subject)) is None:
-            now_s = self._clock.monotonic_s()
-            if now_s - self._missing.setdefault(subject, began_s) > _GONE_S:
-                break
-            if now_s - began_s > _PATIENCE_S:
-                raise _unread(event.subject)
-            await self._clock.sleep(_POLL_S)
-        self._missing.pop(subject, None)
+        found = await self._arrivals.find(
+            event.owner,
+            event.subject,
+            lambda: self._reader.find(event.owner, event.subject),
+            lambda: _unread(event.subject),
+        )
         return None if found is None or found.status == "deleted" else found
 
     async def _cluster(self, entry: row.EntryRow) -> tuple[str, str]:
@@ -167,7 +161,7 @@ class Clustering:
             n = embedding.n_owed()
             if n > _FEW or self._clock.monotonic_s() - began_s > _PATIENCE_S:
                 raise _not_yet(n)
-            await self._clock.sleep(_POLL_S)
+            await self._clock.sleep(arrival.POLL_S)
 
     async def _join(
         self, embedding: embed.Embedding, entry: row.EntryRow, space: types.Space, vector: centroid.Vector
@@ -205,7 +199,7 @@ class Clustering:
         while await cluster.cluster_of(self._reader, entry.owner, entry.entry_id) is None:
             if self._clock.monotonic_s() - began_s > _SEEN_S:
                 raise _unread(entry.entry_id)
-            await self._clock.sleep(_POLL_S)
+            await self._clock.sleep(arrival.POLL_S)
         self._appended.pop((entry.owner, entry.entry_id), None)
 
     # -- the clusters ----------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import structlog
 
 from everosd import clock, errors, types
 from everosd.engine import strategy
-from everosd.intake import contradiction, correct, opinion, verbatim
+from everosd.intake import arrival, contradiction, correct, opinion, verbatim
 from everosd.intake import row as rows
 from everosd.log import entry, entry_text, escape, kind, view, writer
 from everosd.models import chat
@@ -33,12 +33,8 @@ FACT = contradiction.FACT
 
 MAX_FACT_CHARS = 1_000
 """A longer statement of a model's is none."""
-POLL_S = 0.02
 PATIENCE_S = 5.0
 """How long a run waits for the ledger to have what is on disk."""
-GONE_S = 60.0
-"""After this time an Episode that the ledger does not have is gone."""
-_BEHIND = "the ledger", "it has not read the Episode yet"
 _ROOM = 0.75
 """Share of what a model takes that the text may fill: the prompt is beside it, and its tokens are counted roughly."""
 
@@ -78,8 +74,7 @@ class Facts:
         """
         self._reader, self._pen, self._model, self._prompts, self._search = reader, pen, model, prompts, search
         self._zone, self._clock, self._settled = zone, time, settled
-        self._missing: dict[tuple[types.Owner, str], float] = {}
-        """Since when an Episode is waited for, monotonic."""
+        self._arrivals = arrival.Arrivals(time, PATIENCE_S)
         self._contradictions = contradiction.Contradictions(search=search, model=model, prompts=prompts, zone=zone)
 
     async def run(self, event: strategy.Event) -> str:
@@ -117,6 +112,10 @@ class Facts:
         done = f"{len(written)} fact{'s' if len(written) != 1 else ''}"
         return f"{done}, {n_replaced} replaced" if n_replaced else done
 
+    def forget_owner(self, owner: types.Owner) -> None:
+        """Let go of an owner whose files have been deleted."""
+        self._arrivals.forget(owner)
+
     async def _find(self, event: strategy.Event) -> row.EntryRow | None:
         """Return the Episode once the ledger has it; None where it is gone.
 
@@ -124,17 +123,12 @@ class Facts:
             errors.LLMUnavailable: the ledger is behind.
         """
         await self._settled()
-        began_s = self._clock.monotonic_s()
-        subject = (event.owner, event.subject)
-        while (found := await self._reader.find(*subject)) is None:
-            now_s = self._clock.monotonic_s()
-            if now_s - self._missing.setdefault(subject, began_s) > GONE_S:
-                break
-            if now_s - began_s > PATIENCE_S:
-                raise errors.LLMUnavailable(*_BEHIND, retry_after_s=1.0)
-            await self._clock.sleep(POLL_S)
-        self._missing.pop(subject, None)
-        return found
+        return await self._arrivals.find(
+            event.owner,
+            event.subject,
+            lambda: self._reader.find(event.owner, event.subject),
+            lambda: errors.LLMUnavailable("the ledger", "it has not read the Episode yet", retry_after_s=1.0),
+        )
 
     async def _until_found(self, owner: types.Owner, entry_id: str) -> None:
         """Wait until a fact that is on disk can be found by its words, but not for long."""
@@ -143,7 +137,7 @@ class Facts:
             while not await self._search.can_find(owner, FACT, entry_id):
                 if self._clock.monotonic_s() - began_s > PATIENCE_S:
                     break
-                await self._clock.sleep(POLL_S)
+                await self._clock.sleep(arrival.POLL_S)
         except (errors.DerivedIndexError, errors.IndexUnavailable) as error:
             log.info("facts_not_searchable_yet", entry_id=entry_id, reason=str(error))
 

@@ -19,7 +19,7 @@ import structlog
 from everosd import clock, errors, types
 from everosd.engine import strategy
 from everosd.index import token
-from everosd.intake import opinion, revision, statement, trace
+from everosd.intake import arrival, opinion, revision, statement, trace
 from everosd.log import entry_text, escape, file, layout, parse, view, whole, writer
 from everosd.log import kind as kinds
 from everosd.models import chat
@@ -47,11 +47,8 @@ _MAX_CASES = 20
 _MATURE_FROM = 5
 """Cases that make a skill as mature as it gets."""
 _MAX_SAME_NAME = 99
-_POLL_S = 0.02
 _PATIENCE_S = 2.0
 """How long one run waits for the ledger."""
-_GONE_S = 60.0
-"""A case that is in no cluster for so long was taken out of it."""
 _N_NAME_WORDS = 4
 _COURTESIES = frozenset(
     ("please", "can", "could", "would", "hi", "hello", "hey", "help", "need", "want", "let", "bitte")
@@ -122,7 +119,7 @@ class Skills:
         self._reader, self._pen, self._model, self._prompts = reader, pen, model, prompts
         self._clock, self._settled = time, settled
         self._revisions = revision.Revisions(_ACTION, reader, pen, time, settled)
-        self._missing: dict[tuple[types.Owner, str], float] = {}
+        self._arrivals = arrival.Arrivals(time, _PATIENCE_S)
         """Cases that the ledger has in no cluster, and since when (monotonic)."""
 
     async def run(self, event: strategy.Event) -> str:
@@ -147,8 +144,7 @@ class Skills:
     def forget_owner(self, owner: types.Owner) -> None:
         """Let go of what is known of an owner whose files have been deleted: nothing of it may come back."""
         self._revisions.forget_owner(owner)
-        for key in [key for key in self._missing if key[0] == owner]:
-            del self._missing[key]
+        self._arrivals.forget(owner)
 
     async def _cluster(self, owner: types.Owner, case_id: str) -> str | None:
         """Return the cluster that a case has joined, once the ledger knows; None where it has left it meanwhile.
@@ -156,18 +152,12 @@ class Skills:
         Raises:
             errors.LLMUnavailable: the ledger does not know yet.
         """
-        subject = (owner, case_id)
-        began_s = self._clock.monotonic_s()
-        while (found := await cluster.cluster_of(self._reader, owner, case_id)) is None:
-            now_s = self._clock.monotonic_s()
-            if now_s - self._missing.setdefault(subject, began_s) > _GONE_S:
-                break
-            if now_s - began_s > _PATIENCE_S:
-                reason = f"it is not known yet which cluster {case_id} has joined"
-                raise errors.LLMUnavailable(_ACTION, reason)
-            await self._clock.sleep(_POLL_S)
-        self._missing.pop(subject, None)
-        return found
+        return await self._arrivals.find(
+            owner,
+            case_id,
+            lambda: cluster.cluster_of(self._reader, owner, case_id),
+            lambda: errors.LLMUnavailable(_ACTION, f"it is not known yet which cluster {case_id} has joined"),
+        )
 
     async def _keep(self, owner: types.Owner, cluster_id: str, cases: Sequence[_Case]) -> str:
         shelf = await self._shelf(owner, cluster_id)
