@@ -100,7 +100,7 @@ class ByModel:
             errors.LLMUnavailable: the same may succeed later.
         """
         sources = _in_order(sources)
-        languages = _Languages(self._model.language, sources)
+        languages = await asyncio.to_thread(_Languages, self._model.language, sources)
         evidence = await asyncio.to_thread(faithful.Evidence, sources, is_translated=languages.is_other)
         notes = await asyncio.to_thread(lambda: "\n\n".join(_note(one, at) for at, one in enumerate(sources, 1)))
         asked = (await asyncio.to_thread(self._prompts, NAME)).filled(notes=notes, language=languages.name)
@@ -122,13 +122,7 @@ class ByModel:
         self, draft: _Draft, notes: str, evidence: faithful.Evidence, languages: _Languages
     ) -> _Draft | None:
         """Return the answer to what is wrong with another; None: there is no room to say it, or no answer."""
-        room = self._room() - self._model.n_tokens(notes) - self._model.n_tokens(draft.body)
-        problems: list[str] = []
-        for one in _problems(draft, languages):
-            room -= self._model.n_tokens(one) + 2
-            if room < 0 or len(problems) == _MAX_PROBLEMS:
-                break
-            problems.append(f"- {one}")
+        problems = await asyncio.to_thread(self._named, draft, notes, languages)
         if not problems:
             return None
         asked = (await asyncio.to_thread(self._prompts, REPAIR)).filled(
@@ -139,6 +133,17 @@ class ByModel:
         except errors.LLMRejected as error:
             log.info("narrative_not_repaired", model=self.name, reason=str(error))
             return None
+
+    def _named(self, draft: _Draft, notes: str, languages: _Languages) -> list[str]:
+        """Return what is wrong with an answer as lines of a prompt, as far as there is room. Runs in a thread."""
+        room = self._room() - self._model.n_tokens(notes) - self._model.n_tokens(draft.body)
+        problems: list[str] = []
+        for one in _problems(draft, languages):
+            room -= self._model.n_tokens(one) + 2
+            if room < 0 or len(problems) == _MAX_PROBLEMS:
+                break
+            problems.append(f"- {one}")
+        return problems
 
     def _finished(
         self,

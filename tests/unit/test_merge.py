@@ -375,6 +375,15 @@ async def test_R02_notes_of_one_merge_stay_under_the_token_limit(stub: chat_stub
         await model.close()
 
 
+async def test_prompts_are_read_beside_the_loop(stub: chat_stub.ChatStub) -> None:
+    """They are files, which a person may have replaced: whoever is being answered does not wait for the disk."""
+    stub.script(merge.NAME, said(GOOD.replace("Toby", "Max")))
+    model = model_of(stub)
+    found = await merge.ByModel(model, lambda name: prompt.load(name, [merge.PROMPTS])).merge(sources(*FULL))
+    await model.close()
+    assert "asked twice" in found.check.said()
+
+
 async def test_merges_run_side_by_side(merging: merge.ByModel) -> None:
     """Nothing is shared between two clusters."""
     found = await asyncio.gather(*(merging.merge(sources(*FULL)) for _ in range(3)))
