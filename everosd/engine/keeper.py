@@ -111,14 +111,7 @@ class Keeper:
             else:
                 timetable.save(connection, row)
 
-        if record is not None:
-            self._runs.put(record)
-        try:
-            await self._runs.flush(write)
-        except BaseException:
-            if record is not None:
-                self._runs.take_back(record)
-            raise
+        await self._runs.flush(write, record)
         self._row = row
 
     def not_begun(self, found: timetable.Verdict, under_way: str) -> records.Record:

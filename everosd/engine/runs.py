@@ -121,25 +121,24 @@ class Runs:
                 wait_s = RETRY_S
                 self._wake.set()
 
-    def take_back(self, record: Record) -> None:
-        """Let go of a record that was not written: the run was not begun."""
-        self._unwritten.pop(record.run_id, None)
-
-    async def flush(self, also: Callable[[sqlite3.Connection], None] | None = None) -> None:
-        """Write what was put so far, and do `also`, in one transaction.
+    async def flush(
+        self, also: Callable[[sqlite3.Connection], None] | None = None, record: Record | None = None
+    ) -> None:
+        """Write what was put so far, and do `also` and put `record`, in one transaction: all of it or nothing.
 
         Raises:
-            errors.StoreError: it could not be written, and is kept; `also` is not.
+            errors.StoreError: it could not be written, and is kept; `also` and `record` are not.
 
         """
         async with self._writing:
             batch, self._unwritten = self._unwritten, {}
-            if not batch and also is None:
+            if not batch and also is None and record is None:
                 return
             n = dict(self._n)
+            rows = batch if record is None else batch | {record.run_id: record}
 
             def write(connection: sqlite3.Connection) -> None:
-                _write(connection, batch, n)
+                _write(connection, rows, n)
                 if also is not None:
                     also(connection)
 

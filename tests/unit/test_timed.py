@@ -7,6 +7,7 @@ import contextlib
 import datetime as dt
 import json
 import sqlite3
+import threading
 import zoneinfo
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -546,6 +547,38 @@ async def test_the_next_fire_takes_the_place_of_one_that_waits_for_another_attem
         assert 0 == here.status.waiting
 
 
+async def test_a_record_is_written_with_what_belongs_to_it_or_not_at_all(tmp_path: Path) -> None:
+    """Also where others write their records at that moment: none of them takes it along."""
+    database = await db.Database.open(tmp_path / "system.db")
+    records = runs.Runs(database, step_clock.StepClock(MONDAY))
+    plain = runs.Record(run_id="a", strategy=REFLECT, trigger="cron", status="running", attempt=1, started_at="")
+    held = threading.Event()
+
+    def fail(_: sqlite3.Connection) -> None:
+        message = "disk I/O error"
+        raise sqlite3.OperationalError(message)
+
+    try:
+        waiting = asyncio.create_task(database.write(lambda _: held.wait(10)))
+        writing = []
+        for name in "abc":
+            records.put(msgspec.structs.replace(plain, run_id=name))
+            writing.append(asyncio.create_task(records.flush()))
+            await asyncio.sleep(0)
+        begun = asyncio.create_task(records.flush(fail, msgspec.structs.replace(plain, run_id="mine")))
+        await asyncio.sleep(0)
+        held.set()
+        with pytest.raises(errors.StoreError):
+            await begun
+        await asyncio.gather(waiting, *writing)
+        await records.close()
+        found = await database.write(lambda connection: connection.execute("SELECT run_id FROM runs").fetchall())
+        assert {"a", "b", "c"} == {run_id for (run_id,) in found}
+    finally:
+        held.set()
+        await database.close()
+
+
 async def test_a_ledger_that_cannot_be_written_leaves_the_fire_due(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -555,8 +588,8 @@ async def test_a_ledger_that_cannot_be_written_leaves_the_fire_due(
         runs_ = here.engine._runs
         flush, reason = runs_.flush, "disk is full"
 
-        async def full_disk(also: object = None) -> None:
-            if also is not None:
+        async def full_disk(also: object = None, record: object = None) -> None:
+            if also is not None or record is not None:
                 raise errors.StoreError(reason)
             await flush()
 
