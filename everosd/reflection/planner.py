@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import structlog
 
@@ -14,6 +14,9 @@ from everosd.reflection import members, plan
 from everosd.store import read, report
 
 log = structlog.get_logger(__name__)
+
+ANY = ""
+"""Instead of a digest: a consolidation that EverOS made says nothing of texts."""
 
 
 def by_owner(candidates: Iterable[report.Candidate]) -> Iterator[tuple[types.Owner, list[report.Candidate]]]:
@@ -63,13 +66,23 @@ class Planner:
         return not await self._is_undone(one, reading.members)
 
     async def _is_undone(self, one: report.Candidate, found: Collection[plan.Member]) -> bool:
-        """Return whether members are just what a rollback has brought back: as they are they are not merged again."""
-        ids, texts_now = {each.id for each in found}, {(each.id, each.digest) for each in found}
+        """Return whether members are just what rollbacks have brought back: as they are they are not merged again."""
         undone = await report.rolled_back(self._reader, one.owner, one.cluster_id)
+        of_narrative = {each.merged_entry_id: each for each in undone}
         return any(
-            # A consolidation that EverOS made says nothing of texts.
-            texts_now <= set(each.sources)
-            if each.sources
-            else ids <= {source.member_id for source in each.source_members}
-            for each in undone
+            all((member.id, member.digest) in texts or (member.id, ANY) in texts for member in found)
+            for texts in (_brought_back(each, of_narrative) for each in undone)
         )
+
+
+def _brought_back(undone: report.Report, of_narrative: Mapping[str, report.Report]) -> set[tuple[str, str]]:
+    """Return ids and digests of what a rollback has brought back; of narratives that are undone too, what theirs has."""
+    texts: set[tuple[str, str]] = set()
+    waiting, seen = [undone], {undone.merged_entry_id}
+    while waiting:
+        each = waiting.pop()
+        texts.update(each.sources or ((source.member_id, ANY) for source in each.source_members))
+        inner = {entry_id for entry_id, _ in texts} & (of_narrative.keys() - seen)
+        seen |= inner
+        waiting += [of_narrative[entry_id] for entry_id in inner]
+    return texts

@@ -102,9 +102,11 @@ async def test_a_chain_is_undone_newest_first(mind: reflecting.Mind) -> None:
     assert {first.entry_id, new} == {one.entry_id for one in await mind.live()}
     assert sorted([*of_first, "Andrew lives in Bergen."]) == await mind.facts()
     assert new == (await mind.of(second.entry_id)).deprecated_by
+    assert "nothing to consolidate" == (await mind.run()).note
     await mind.rollback(first.entry_id)
     assert {*ids, new} == {one.entry_id for one in await mind.live()}
     assert 4 == len(await mind.facts())
+    assert "nothing to consolidate" == (await mind.run()).note, "all of it was undone"
     assert () == (await verify.verify(mind.root.node.cascade)).differences
 
 
