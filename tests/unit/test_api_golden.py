@@ -103,7 +103,12 @@ REFLECTION: tuple[Step, ...] = (
     ("What was consolidated, before and after", "GET", REPORTS, None),
     ("Past the end", "GET", f"{REPORTS}?user_id=mara&offset=1", None),
     ("A misspelt parameter", "GET", f"{REPORTS}?cluster=cl_0123456789ab", None),
-    ("A dry run, with nothing to do", "POST", "/api/v1/ome/trigger", {"name": "reflect_episodes", "force": True, "dry_run": True}),
+    (
+        "A dry run, with nothing to do",
+        "POST",
+        "/api/v1/ome/trigger",
+        {"name": "reflect_episodes", "force": True, "dry_run": True},
+    ),
     ("Neither of the two ids", "POST", ROLLBACK, {"user_id": "mara"}),
     ("An id that says nothing of whose it is", "POST", ROLLBACK, {"merged_entry_id": "ep_20260309_00000001"}),
     ("A report that is not there", "POST", ROLLBACK, {"report_id": "f" * 32}),
