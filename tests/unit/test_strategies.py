@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import datetime as dt
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from everosd import types
-from everosd.reflection import merges, source
+from everosd import clock, config, daemon, types
+from everosd.reflection import merges, reflect, source
 from tests import open_root, reflecting
 
 OWNER = types.Owner(app="default", project="default", type="user", id="mara")
@@ -66,3 +69,50 @@ async def test_a_narrative_whose_consolidation_was_cut_off_can_be_undone(
             assert 200 == answer.status_code, answer.text
             assert (3, public) == (len(answer.json()["data"]["restored"]), answer.json()["data"]["retired"])
             assert 3 == len(await mind.live())
+
+
+class Moved(clock.SystemClock):
+    """The real clock, moved to another day."""
+
+    def __init__(self, to: dt.datetime) -> None:
+        """Begin at a moment."""
+        super().__init__()
+        self.move(to)
+
+    def move(self, to: dt.datetime) -> None:
+        """Go on from another moment."""
+        self._by = to - super().now()
+
+    def now(self) -> dt.datetime:
+        """Return the moment."""
+        return super().now() + self._by
+
+
+async def test_switched_on_it_runs_by_itself_on_monday_at_two(tmp_path: Path) -> None:
+    """One line in ome.toml, and nobody who triggers anything: a week's fragments are one narrative."""
+    (tmp_path / "ome.toml").write_text("[strategies.reflect_episodes]\nenabled = true\n")
+    settings = config.load(tmp_path, {"EVEROS_EMBEDDING__MODEL": "none", "EVEROS_REFLECTION__MERGE": "extractive"})
+    time = Moved(dt.datetime(2026, 3, 9, 1, 30, tzinfo=dt.UTC))
+    async with daemon.open_node(settings, time, learns=True) as node:
+        root = open_root.Root(path=tmp_path, node=node)
+        await reflecting.scatter(root, OWNER, range(3))
+        await root.settled()
+        learning = node.learning
+        assert learning is not None
+        learning.engine.keeps_time = True  # as in `everosd serve`
+        desk = learning.engine._timed[reflect.NAME]
+
+        async def until(holds: Callable[[], bool]) -> None:
+            desk.wake()
+            async with asyncio.timeout(20):
+                while not holds():  # noqa: ASYNC110  # several parts decide
+                    await asyncio.sleep(0.01)
+
+        await until(lambda: desk._keeper._row is not None)
+        assert "2026-03-09T02:00:00+00:00" == desk.status().next_fire_time
+        time.move(dt.datetime(2026, 3, 9, 2, tzinfo=dt.UTC))
+        await until(lambda: desk.last_run is not None)
+        last = desk.last_run
+        assert last is not None
+        assert ("cron", "success", "1 cluster consolidated (3 fragments)") == (last.trigger, last.status, last.result)
+        await until(lambda: desk.status().next_fire_time == "2026-03-16T02:00:00+00:00")
