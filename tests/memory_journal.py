@@ -31,7 +31,7 @@ class MemoryJournal:
         self.writes[self._number] = (path, write)
         return self._number
 
-    async def landed(self, number: int) -> None:
+    def landed(self, number: int) -> None:
         """Remember that it happened."""
         self.is_landed.add(number)
 

@@ -23,8 +23,8 @@ class Journal(Protocol):
     def planned(self, path: types.RelPath, write: heal.Write) -> int:
         """Remember a write that is about to happen; return its number. Blocks."""
 
-    async def landed(self, number: int) -> None:
-        """Remember that a planned write is in the file."""
+    def landed(self, number: int) -> None:
+        """Remember that a planned write is in the file. Blocks."""
 
     def dropped(self, number: int) -> None:
         """Forget a planned write: it did not happen. Blocks."""

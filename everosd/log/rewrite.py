@@ -58,8 +58,6 @@ class _Written(NamedTuple):
     outcome: exchange.Replaced | exchange.Changed | exchange.Busy
     new: bytes
     stamp: str
-    number: int
-    """Of the planned write in the journal; dropped where nothing was replaced."""
 
 
 class Rewriter:
@@ -161,8 +159,6 @@ class Rewriter:
             self._note(queue, outcome, written.new)
             queue.is_plain = written.plan.leaves_plain_file()
             self._stamps[queue.path] = written.stamp
-            # First: after a crash in between a stale save would make it look as if what was acknowledged had not been written.
-            await self._landed(queue.path, written.number)
             written.plan.finish()
 
     async def _turn_whole(
@@ -304,13 +300,16 @@ class Rewriter:
         except errors.WriteRefused:
             journal.dropped(number)
             raise
-        if not isinstance(outcome, exchange.Replaced):
+        if isinstance(outcome, exchange.Replaced):
+            # Before anybody is told: after a crash in between a stale save would make it look as if it had not been written.
+            self._landed(queue.path, number)
+        else:
             journal.dropped(number)
-        return _Written(plan=plan, outcome=outcome, new=new, stamp=stamp, number=number)
+        return _Written(plan=plan, outcome=outcome, new=new, stamp=stamp)
 
-    async def _landed(self, path: types.RelPath, number: int) -> None:
+    def _landed(self, path: types.RelPath, number: int) -> None:
         try:
-            await self._context.journal.landed(number)
+            self._context.journal.landed(number)
         except errors.StoreError as error:
             # The entries are on disk: to refuse them now would have them written twice. At the next start the ledger
             # finds out from the file whether the planned write is in it.

@@ -77,9 +77,9 @@ class Journal:
 
         return self._database.write_now(job)
 
-    async def landed(self, number: int) -> None:
-        """Mark a write as on disk; only then may it be acknowledged."""
-        await self._database.write(
+    def landed(self, number: int) -> None:
+        """Mark a write as on disk; only then may it be acknowledged. Blocks."""
+        self._database.write_now(
             lambda connection: connection.execute("UPDATE writes SET is_landed = 1 WHERE id = ?", (number,))
         )
 

@@ -7,6 +7,7 @@ import datetime as dt
 import errno
 import os
 import re
+import threading
 import zoneinfo
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -115,17 +116,17 @@ async def test_nothing_is_acknowledged_before_the_journal_has_it(
 ) -> None:
     """A crash before that, and a stale save while nothing runs: the next start would take the write for one that never was."""
     node = Node(tmp_path)
-    marking, marked = asyncio.Event(), asyncio.Event()
+    marking, marked = threading.Event(), threading.Event()
     landed = node.journal.landed
 
-    async def slowly(number: int) -> None:
+    def slowly(number: int) -> None:
         marking.set()
-        await marked.wait()
-        await landed(number)
+        assert marked.wait(10)
+        landed(number)
 
     monkeypatch.setattr(node.journal, "landed", slowly)
     asking = asyncio.create_task(node.append("first"))
-    await marking.wait()
+    assert await asyncio.to_thread(marking.wait, 10)
     for _ in range(20):
         await asyncio.sleep(0)
     assert ["first"] == node.subjects()
