@@ -119,9 +119,10 @@ class Learning:
             time=self._clock,
         )
         self._faculties.open(made.extractor(parts), made.judge(parts))
-        for one in made.table(parts):
+        facts = made.facts(parts)
+        for one in made.table(parts, facts):
             self.engine.add(one)
-        self.reflection = made.reflection(parts)
+        self.reflection = made.reflection(parts, facts)
         for one in made.timed(self.reflection):
             self.engine.add_timed(one)
         self._follower.digest = made.digest

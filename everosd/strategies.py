@@ -88,9 +88,22 @@ def digest(found: row.EntryRow) -> str:
     return fact.source_digest(fact.text_of(found))
 
 
-def table(parts: Parts) -> tuple[strategy.Strategy, ...]:
+def facts(parts: Parts) -> fact.Facts:
+    """Return what takes facts."""
+    return fact.Facts(
+        reader=parts.reader,
+        pen=parts.pen,
+        model=parts.model,
+        prompts=parts.prompt,
+        search=parts.search,
+        zone=parts.zone,
+        time=parts.time,
+        settled=parts.caught_up,
+    )
+
+
+def table(parts: Parts, facts: fact.Facts) -> tuple[strategy.Strategy, ...]:
     """Return the engine's table, in the order in which one follows from the other."""
-    facts = _facts(parts)
     clustering = cluster.Clustering(
         parts.reader, parts.pen, parts.embedding, lambda: parts.settings().clustering, parts.emit, parts.time
     )
@@ -151,8 +164,8 @@ def table(parts: Parts) -> tuple[strategy.Strategy, ...]:
     return tuple(msgspec.structs.replace(row, run=_polite(row.run, parts.give_way)) for row in rows)
 
 
-def reflection(parts: Parts) -> reflect.Reflection:
-    """Return what consolidates clusters."""
+def reflection(parts: Parts, facts: fact.Facts) -> reflect.Reflection:
+    """Return what consolidates clusters; `facts` are those of the table: nobody takes facts of one Episode twice."""
     by_model = merge.ByModel(parts.model, parts.merge_prompt)
 
     def merging() -> texts.Merging:
@@ -167,7 +180,7 @@ def reflection(parts: Parts) -> reflect.Reflection:
         behind=lag.Lag(parts.reader, parts.places, parts.look, parts.is_shown, parts.time),
         merging=merging,
         settings=lambda: parts.settings().reflection,
-        facts=_facts(parts).run,
+        facts=facts.run,
         wants_facts=lambda: parts.is_enabled(fact.NAME),
         owe=parts.owe,
         zone=parts.zone,
@@ -183,19 +196,6 @@ def timed(consolidates: reflect.Reflection) -> tuple[strategy.Timed, ...]:
         strategy.Timed(
             name=reflect.NAME, run=consolidates.run, recover=consolidates.recover, forget=consolidates.forget
         ),
-    )
-
-
-def _facts(parts: Parts) -> fact.Facts:
-    return fact.Facts(
-        reader=parts.reader,
-        pen=parts.pen,
-        model=parts.model,
-        prompts=parts.prompt,
-        search=parts.search,
-        zone=parts.zone,
-        time=parts.time,
-        settled=parts.caught_up,
     )
 
 

@@ -10,6 +10,7 @@ import asyncio
 import collections
 import datetime as dt
 import hashlib
+import weakref
 from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
@@ -75,15 +76,22 @@ class Facts:
         self._reader, self._pen, self._model, self._prompts, self._search = reader, pen, model, prompts, search
         self._zone, self._clock, self._settled = zone, time, settled
         self._arrivals = arrival.Arrivals(time, PATIENCE_S)
+        self._turns: weakref.WeakValueDictionary[tuple[types.Owner, str], asyncio.Lock] = weakref.WeakValueDictionary()
+        """Of Episodes whose facts are being taken."""
         self._contradictions = contradiction.Contradictions(search=search, model=model, prompts=prompts, zone=zone)
 
     async def run(self, event: strategy.Event) -> str:
-        """Give an Episode the facts of its present text, unless it has them.
+        """Give an Episode the facts of its present text, unless it has them; of several calls for one the first does it.
 
         Raises:
             errors.LLMUnavailable: the model cannot be asked now.
             errors.LogError, errors.StoreError: what is on disk or in the ledger cannot be read or written.
         """
+        turn = self._turns.setdefault((event.owner, event.subject), asyncio.Lock())
+        async with turn:
+            return await self._run(event)
+
+    async def _run(self, event: strategy.Event) -> str:
         episode = await self._find(event)
         if episode is None or episode.kind != "episode":
             return "the Episode is gone"

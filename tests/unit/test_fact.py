@@ -62,7 +62,11 @@ class Place:
         self, entry_id: str, topic: strategy.Topic = "episode_written", owner: types.Owner | None = None
     ) -> str:
         """Run the strategy as the engine does."""
-        facts = fact.Facts(
+        return await self.facts().run(strategy.Event(topic=topic, owner=owner or self.owner, subject=entry_id))
+
+    def facts(self) -> fact.Facts:
+        """Return the strategy."""
+        return fact.Facts(
             reader=self.node.reader,
             pen=self.node.cascade.writer,
             model=self.model,
@@ -72,7 +76,6 @@ class Place:
             time=self.node.clock,
             settled=_nothing,
         )
-        return await facts.run(strategy.Event(topic=topic, owner=owner or self.owner, subject=entry_id))
 
     async def put(self, content: str, day: int = 1, owner: types.Owner | None = None) -> str:
         """Write an Episode and take its facts; return its id."""
@@ -161,6 +164,15 @@ async def test_an_episode_gets_its_facts_once(place: Place) -> None:
     assert [expected, expected] == [fields(one) for one in made]
     assert "2 facts" == await place.run(entry_id)
     assert made == await place.of(entry_id)
+
+
+async def test_an_episode_gets_its_facts_once_however_many_ask_at_the_same_time(place: Place) -> None:
+    """An event, an edit that is owed, and a consolidation that is being finished: one of them takes the facts."""
+    entry_id = await place.write(OSLO)
+    event = strategy.Event(topic="episode_written", owner=place.owner, subject=entry_id)
+    facts = place.facts()
+    assert ["2 facts"] * 3 == await asyncio.gather(*(facts.run(event) for _ in range(3)))
+    assert 2 == len(await place.of(entry_id))
 
 
 async def test_a_correction_is_written_beside_the_fact_and_ranks_above(place: Place) -> None:
