@@ -123,9 +123,7 @@ class Projection(Generic[I]):
     def _open(self) -> None:
         if self._index is not None:
             return
-        self._connection = sqlite3.connect(
-            f"file:{read.uri(self._database.path)}?mode=ro", uri=True, isolation_level=None
-        )
+        self._connection = sqlite3.connect(db.read_only(self._database.path), uri=True, isolation_level=None)
         found = checkpoint.load(self._connection, self.name)
         if found is None:  # another ledger: what lies there was written under its keys
             shutil.rmtree(self._folder, ignore_errors=True)

@@ -22,7 +22,7 @@ import msgspec
 from everosd import errors, types
 from everosd.cascade import reading, rebuild
 from everosd.log import kind, layout
-from everosd.store import db, derived, ledger, read, state
+from everosd.store import db, derived, ledger, state
 from everosd.watch import scan
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _compare(
 def _connect(path: pathlib.Path) -> sqlite3.Connection:
     """Open the live ledger to read it: where it is gone, none is made."""
     try:
-        live = sqlite3.connect(f"file:{read.uri(path)}?mode=ro", uri=True, isolation_level=None)
+        live = sqlite3.connect(db.read_only(path), uri=True, isolation_level=None)
         live.execute("SELECT 1 FROM entries LIMIT 1")
     except db.FAILURES as error:
         raise db.store_error(path, error) from error

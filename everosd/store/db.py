@@ -127,8 +127,9 @@ class Database:
         with self._looking:
             try:
                 if self._look is None:
-                    uri = f"file:{urllib.parse.quote(os.fsencode(self.path))}?mode=ro"
-                    self._look = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+                    self._look = sqlite3.connect(
+                        read_only(self.path), uri=True, isolation_level=None, check_same_thread=False
+                    )
                 return job(self._look)
             except FAILURES as error:
                 raise store_error(self.path, error) from error
@@ -284,6 +285,11 @@ def store_error(path: pathlib.Path, error: Exception) -> errors.StoreError:
         locked.hint = "close the program that holds a transaction on it (a sqlite3 shell?)"
         return locked
     return errors.StoreError(f"{path}: {error}")
+
+
+def read_only(path: pathlib.Path) -> str:
+    """Return the URI under which SQLite opens a database without ever writing to it."""
+    return f"file:{urllib.parse.quote(os.fsencode(path))}?mode=ro"
 
 
 def set_aside(path: pathlib.Path) -> pathlib.Path:

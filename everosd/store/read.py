@@ -44,7 +44,7 @@ class Reader:
         """Open read connections to the ledger at `path`, which a `db.Database` has made."""
         connections = []
         for _ in range(N_CONNECTIONS):
-            connection = await aiosqlite.connect(f"file:{uri(path)}?mode=ro", uri=True, isolation_level=None)
+            connection = await aiosqlite.connect(db.read_only(path), uri=True, isolation_level=None)
             connections.append(connection)
             for pragma in db.pragmas(settings or db.Settings())[2:]:
                 await connection.execute(pragma)
@@ -233,8 +233,3 @@ def to_row(values: Sequence[Any] | aiosqlite.Row) -> row.EntryRow:
         updated_us=updated_us,
         raw=raw,
     )
-
-
-def uri(path: pathlib.Path) -> str:
-    """Escape what means something in an SQLite URI."""
-    return str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
