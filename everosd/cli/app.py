@@ -161,7 +161,7 @@ def search(
         asking.print_json(answer)
         return
     data = show.section(answer, "data")
-    print(show.hits(data, has_tail=method == "keyword" or min_score is not None))
+    print(show.hits(data, str(body["query"]), has_tail=method == "keyword" or min_score is not None))
     if not any(show.rows(data, name) for name, *_ in show.SHOWN):
         _say_why_nothing(where, app, project, user, agent, method)
     for reason in cast("list[object]", answer.get("degraded") or []):

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import difflib
-import re
 import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from everosd.cli import show
+from everosd.cli import excerpt, show
 
 MAX_WIDTH = 110
 INDENT = " " * 4
-PAUSE = re.compile(r"(?<=[.!?。！？])\s+|\n+")  # noqa: RUF001  # those of East Asia
-"""Between two statements."""
 ENTRY_LINES = 4
 """Of a fragment; `--json` has all of it."""
 DIFF_LINES = 40
@@ -56,8 +53,8 @@ def whole(one: show.Body) -> Iterator[str]:
 
 def difference(before: Sequence[str], after: str) -> list[str]:
     """Return the statements that are gone (`- …`), and those that are new (`+ …`), in the order of the texts."""
-    old = [part for text in before for part in statements(text)]
-    new = statements(after)
+    old = [part for text in before for part in excerpt.statements(text)]
+    new = excerpt.statements(after)
     matcher = difflib.SequenceMatcher(a=old, b=new, autojunk=False)
     in_new, in_old = set(new), set(old)
     lines: list[str] = []
@@ -67,17 +64,12 @@ def difference(before: Sequence[str], after: str) -> list[str]:
     return lines
 
 
-def statements(text: str) -> list[str]:
-    """Return the sentences and lines of a text, in order."""
-    return [" ".join(part.split()) for part in PAUSE.split(text) if part.strip(" #*-\t")]
-
-
 def _difference(before: Sequence[show.Body], after: show.Body) -> Iterator[str]:
     if not after:
         return
     texts = [str(one.get("text") or "") for one in before]
     lines = difference(texts, str(after.get("content") or ""))
-    n_same = len([one for text in texts for one in statements(text)]) - sum(line[0] == "-" for line in lines)
+    n_same = len([one for text in texts for one in excerpt.statements(text)]) - sum(line[0] == "-" for line in lines)
     yield f"{INDENT}difference: {show.count(n_same, 'statement')} as before{':' if lines else ', and nothing else'}"
     for line in lines[:DIFF_LINES]:
         yield from _wrapped(line)

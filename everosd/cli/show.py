@@ -8,6 +8,8 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from typing import cast
 
+from everosd.cli import excerpt
+
 Body = Mapping[str, object]
 
 SHOWN = (
@@ -16,8 +18,6 @@ SHOWN = (
     ("agent_skills", "name", "content"),
 )
 """Of an answer: array, and the fields that are title and text."""
-TEXT_LINES = 3
-"""Of a hit's text, so that ten hits fit on a screen."""
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
 TAIL_SHARE = 1 / 3
 """Of the best score: by meaning everything is somewhat near, and what is nearer than the rest stands above this."""
@@ -25,12 +25,12 @@ MAX_PROBLEMS = 20
 """Of the files that are not read as they should be; `--json` has them all."""
 
 
-def hits(data: Body, *, has_tail: bool = True) -> str:
+def hits(data: Body, query: str = "", *, has_tail: bool = True) -> str:
     """Return what a search found, best first; without the tail only what comes near the best, and how many do not."""
     found = [(item, title, text) for name, title, text in SHOWN for item in rows(data, name)]
     found.sort(key=lambda hit: -_score(hit[0]))
     shown = found if has_tail or not found else [hit for hit in found if _is_near(hit[0], found[0][0])]
-    parts = [_hit(*hit) for hit in shown] or ["nothing found"]
+    parts = [_hit(*hit, query) for hit in shown] or ["nothing found"]
     if n_left_out := len(found) - len(shown):
         parts.append(
             f"{count(n_left_out, 'weaker hit')} left out: --min-score 0 shows {'it' if n_left_out == 1 else 'them'}"
@@ -177,15 +177,14 @@ def _is_near(item: Body, best: Body) -> bool:
     return _score(item) >= max(_score(best) * TAIL_SHARE, 0.005)
 
 
-def _hit(item: Body, title: str, text: str) -> str:
-    """Return one hit: score, title and moment; the first lines of its text; its id."""
+def _hit(item: Body, title: str, text: str, query: str) -> str:
+    """Return one hit: score, title and moment; what of its text answers; its id."""
     width = min(shutil.get_terminal_size().columns, 110)
     moment = str(item.get("timestamp") or "")[:16].replace("T", " ")
     score = item.get("score")
     head = f"{score:.2f}" if isinstance(score, (int, float)) else "    "
     flag = "" if item.get("status", "active") == "active" else f"  [{item['status']}]"
-    body = " ".join(str(item.get(text) or "").split())
-    lines = textwrap.wrap(body, width - 6, max_lines=TEXT_LINES, placeholder=" …")
+    lines = excerpt.lines(item, str(item.get(text) or ""), query, width - 6)
     return "\n".join(
         (
             f"{head}  {str(item.get(title) or '').strip() or '(no title)'}  {moment}{flag}".rstrip(),

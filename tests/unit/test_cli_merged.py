@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from everosd.cli import merged
+from everosd.cli import excerpt, merged
 
 REPORT: dict[str, Any] = {
     "report_id": "0" * 32,
@@ -45,8 +45,11 @@ def test_the_difference_is_what_is_gone_and_what_is_new_in_order() -> None:
 
 def test_statements_are_told_apart_in_any_script() -> None:
     """By their full stops, or by lines; marks of Markdown alone are none."""
-    assert ["今日は雨。", "明日は晴れ。"] == merged.statements("今日は雨。 明日は晴れ。")
-    assert ["One.", "Two"] == merged.statements("One.\n---\n#### \n\nTwo")
+    assert ["今日は雨。", "明日は晴れ。"] == excerpt.statements("今日は雨。 明日は晴れ。")
+    assert ["Dr. Furlan and Mrs. Hall came.", "Both left."] == excerpt.statements(
+        "Dr. Furlan and Mrs. Hall came. Both left."
+    )
+    assert ["One.", "Two"] == excerpt.statements("One.\n---\n#### \n\nTwo")
 
 
 def test_one_consolidation_with_everything_about_it() -> None:

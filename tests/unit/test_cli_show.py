@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from everosd.cascade import status
-from everosd.cli import show
+from everosd.cli import excerpt, show
 
 READY = status.Status(
     phase="ready",
@@ -103,7 +103,7 @@ def test_hits_show_score_title_text_and_id() -> None:
     text = show.hits({"episodes": [item]})
     assert text.startswith("0.83  Lena adopts Pesto  2026-05-16 17:45")
     assert text.endswith("lena_ep_20260516_00000001")
-    assert len(text.splitlines()) == 2 + show.TEXT_LINES
+    assert len(text.splitlines()) == 2 + excerpt.LINES
 
 
 def test_a_hit_tells_what_its_score_is_made_of() -> None:
