@@ -124,11 +124,27 @@ class _Stream:
             self._target.flush()
 
 
+def _fault(_logger: object, _name: str, event: Event) -> Event:
+    """Let through what carries a traceback.
+
+    Raises:
+        DropEvent: it carries none.
+    """
+    if not event.get("exc_info"):
+        raise structlog.DropEvent
+    return event
+
+
 def set_up(
-    settings: config.Log, *, target: TextIO | None = None, environ: Mapping[str, str] = os.environ
+    settings: config.Log,
+    *,
+    target: TextIO | None = None,
+    environ: Mapping[str, str] = os.environ,
+    only_faults: bool = False,
 ) -> RepeatLimiter:
     """Point structlog and `logging` at `target` (standard error); may be called again with other settings.
 
+    With `only_faults` nothing is written but what carries a traceback.
     Returns the limiter, whose `flush` somebody has to call now and then (`sum_up`).
     """
     stream = target or sys.stderr
@@ -138,6 +154,7 @@ def set_up(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
+            *([_fault] if only_faults else []),
             limiter,
             *_shape(form, stream),
         ],

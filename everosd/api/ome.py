@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -33,9 +34,11 @@ class Ome:
         """Answer POST ome/trigger with a bare object: 200 whatever came of the runs."""
         reply.called(request, "ome/trigger")
         asked = requests.decode(requests.TRIGGER, await reply.body(request))
-        timeout_s = min(asked.timeout, MAX_TIMEOUT_S) if asked.timeout > 0 else 0.0  # not a number counts as none
-        engine = self._engine()
-        await clock.wait(engine.is_ready, READY_S, self._given.clock)
+        if not math.isfinite(asked.timeout):  # EverOS takes a number as text, and `nan` is none
+            message = "expected a number of seconds"
+            raise errors.RequestError(message, field="timeout")
+        timeout_s = max(0.0, min(asked.timeout, MAX_TIMEOUT_S))
+        engine = await self._ready()
         done = await engine.trigger(asked.name, timeout_s=timeout_s, force=asked.force, dry_run=asked.dry_run)
         answer = schema.TriggerResponse(
             status=done.status,
@@ -46,7 +49,8 @@ class Ome:
                     run_id=run.run_id,
                     status=run.status,
                     error=run.error,
-                    result=msgspec.UNSET if run.result is None else _result(run.result, is_dry=asked.dry_run),
+                    result=msgspec.UNSET if run.result is None else _result(run, is_dry=asked.dry_run),
+                    detail=msgspec.UNSET if run.detail is None or asked.dry_run else msgspec.Raw(run.detail.encode()),
                 )
                 for run in done.runs
             ),
@@ -57,13 +61,19 @@ class Ome:
         """Answer GET ome/strategies."""
         reply.called(request, "ome/strategies")
         requests.decode_query(request.query_params.multi_items(), schema.NoQuery)
-        items = tuple(map(self._item, self._engine().status()))
+        items = tuple(map(self._item, (await self._ready()).status()))
         return reply.success(request, schema.Strategies(items=items))
 
-    def _engine(self) -> engine.Engine:
+    async def _ready(self) -> engine.Engine:
+        """Return the engine once its strategies are there, or after a while.
+
+        Raises:
+            errors.CapabilityMissing: none runs here.
+        """
         if self._given.engine is None:
             message = "no engine runs here: start the daemon with `everosd serve`"
             raise errors.CapabilityMissing(message)
+        await clock.wait(self._given.engine.is_ready, READY_S, self._given.clock)
         return self._given.engine
 
     def _item(self, one: shown.StrategyStatus) -> schema.StrategyItem:
@@ -97,6 +107,6 @@ class Ome:
         return None if iso is None else moment.iso(clock.to_us(dt.datetime.fromisoformat(iso)), self._zone)
 
 
-def _result(said: str, *, is_dry: bool) -> str | msgspec.Raw:
+def _result(run: shown.Summary, *, is_dry: bool) -> str | msgspec.Raw | None:
     """Return what a run did in words; what a dry run found as the object that it is."""
-    return msgspec.Raw(said.encode()) if is_dry and said.startswith("{") else said
+    return msgspec.Raw(run.detail.encode()) if is_dry and run.detail is not None else run.result

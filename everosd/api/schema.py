@@ -148,7 +148,7 @@ class TriggerRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     timeout: float = 120.0
-    """Seconds to wait until what was started has ended; 0: none."""
+    """Seconds to wait until what was started has ended; 0 or less: none."""
     force: bool = False
     """Also where the strategy is switched off."""
     dry_run: bool = False
@@ -516,6 +516,9 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     result: Any | msgspec.UnsetType = msgspec.UNSET
     """What the run did, in a few words; of a dry run what it would do, of a strategy that the clock fires as an object.
     Absent while it has not ended. Not in EverOS."""
+    detail: Any | msgspec.UnsetType = msgspec.UNSET
+    """Of reflection: the clusters that it skipped and why (`skipped`), how many are left as a rollback brought them back
+    (`undone`). Absent of others and of a dry run. Not in EverOS."""
 
 
 class TriggerResponse(msgspec.Struct, frozen=True, kw_only=True):

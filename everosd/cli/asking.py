@@ -19,6 +19,8 @@ API = "/api/v1"
 OPTIONS = {"user_id": "--user", "agent_id": "--agent", "app_id": "--app", "project_id": "--project"}
 """Where the fields of a request come from."""
 OK = 200
+REFUSED = frozenset(("CONFLICT", "NOT_FOUND"))
+"""Codes of what no second try makes right."""
 FOR_DOCTOR = frozenset(("CAPABILITY_UNAVAILABLE", "EXTERNAL_SERVICE_UNAVAILABLE", "PROVIDER_NOT_CONFIGURED"))
 """Codes of what a model, an index or a disk does not let be: `doctor` has the hint that the envelope lacks."""
 MAX_NAMED = 10
@@ -45,6 +47,12 @@ class RequestFailed(errors.EverosdError):
         self.code = str(code or "")
         super().__init__(str(message or f"the request failed ({code or 'no code'})"))
         self.hint = str(error.get("hint") or ("everosd doctor says what to do" if code in FOR_DOCTOR else ""))
+
+
+class RequestRefused(RequestFailed, errors.RequestError):
+    """What was asked for does not exist, or is at odds with what has happened since: the person has to ask otherwise."""
+
+    field = ""
 
 
 def root_option(root: Path) -> str:
@@ -103,7 +111,7 @@ def checked(answer: client.Answer) -> dict[str, object]:
     """Return the body of a good answer.
 
     Raises:
-        RequestError: the answer says that the request was wrong.
+        RequestError: the answer says that the request was wrong, or `RequestRefused` that it cannot be answered.
         RequestFailed: the answer is another error.
     """
     if answer.status == OK and "error" not in answer.body:
@@ -123,6 +131,8 @@ def checked(answer: client.Answer) -> dict[str, object]:
                 "name a file below users/ or agents/, or none for all of them; docs/ARCHITECTURE.md has the places"
             )
         raise refused
+    if error.get("code") in REFUSED:
+        raise RequestRefused(answer.body)
     raise RequestFailed(answer.body)
 
 

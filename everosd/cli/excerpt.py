@@ -15,7 +15,7 @@ SHARE = 0.5
 """Of the best fact's score, or of the best sentence's words; what matches less is not shown for it."""
 WRITTEN = re.compile(r"(?:^|_)[a-z]+_\d{8}_\d+$")
 """Ids of entries that everosd or EverOS wrote."""
-DAY = re.compile(r"\W*\d{4}-\d\d-\d\d\W*")
+DAY = re.compile(r"\W*\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?\W*")
 """A line that says of when the next ones are."""
 MORE = " …"
 PAUSE = re.compile(r"(?<=[.!?。！？])(?<!\b[DMSP]r\.)(?<!\bMrs\.)(?<!\bMs\.)(?<!\bProf\.)\s+|\n+")  # noqa: RUF001  # those of East Asia
@@ -39,6 +39,13 @@ def lines(item: Mapping[str, object], text: str, query: str, width: int) -> list
 def statements(text: str) -> list[str]:
     """Return the sentences and lines of a text, in order."""
     return [" ".join(part.split()) for part in PAUSE.split(text) if part.strip(" #*-\t")]
+
+
+def end(text: str, width: int) -> list[str]:
+    """Return the last lines of a text that is told in the order of time: how things stand."""
+    parts = _parts(text)
+    at = _tail(parts, width)
+    return _cut(("… " if at else "") + " ".join(parts[at:]), width)
 
 
 def _cut(text: str, width: int) -> list[str]:

@@ -76,16 +76,20 @@ class Alone:
         importlib.import_module("everosd.api.http")  # here, because an import would hold up the loop
         return asyncio.run(self._call(method, path, body, on_line))
 
-    def call_all(self, requests: Iterable[Request], on_answer: Callable[[client.Answer], None]) -> None:
+    def call_all(
+        self, requests: Iterable[Request], on_answer: Callable[[client.Answer], None], *, only_reads: bool = False
+    ) -> None:
         """Open the root once and answer requests in order; `on_answer` may raise to end it. Blocking, as `call`.
 
-        What follows from them (facts, clusters, …) is waited for.
+        What follows from them (facts, clusters, …) is waited for, unless they only read.
         """
         importlib.import_module("everosd.api.http")
-        asyncio.run(self._call_all(requests, on_answer))
+        asyncio.run(self._call_all(requests, on_answer, learns=not only_reads))
 
-    async def _call_all(self, requests: Iterable[Request], on_answer: Callable[[client.Answer], None]) -> None:
-        async with self._opened(has_vectors=True, learns=True) as node:
+    async def _call_all(
+        self, requests: Iterable[Request], on_answer: Callable[[client.Answer], None], *, learns: bool
+    ) -> None:
+        async with self._opened(has_vectors=learns, learns=learns) as node:
             from everosd import daemon
 
             application = daemon.application(node)
@@ -113,7 +117,8 @@ class Alone:
         """Open the root and take in what changed on disk."""
         from everosd import daemon, logs
 
-        logs.set_up(msgspec.structs.replace(self._settings.log, level="error"))  # the answer says what is wrong
+        # The answer says what is wrong: of the log only what nobody had thought of is shown, with its traceback.
+        logs.set_up(msgspec.structs.replace(self._settings.log, level="error"), only_faults=True)
         opened = daemon.open_node(self._settings, clock.SystemClock(), has_vectors=has_vectors, learns=learns)
         async with opened as node:
             with progress.Progress("comparing with the disk") as shown:
@@ -185,16 +190,23 @@ def running(root: Path) -> lock.Holder | None:
 
 
 def ask_all(
-    root: Path, requests: Iterable[Request], on_answer: Callable[[client.Answer], None], *, waits_s: float = 0.0
+    root: Path,
+    requests: Iterable[Request],
+    on_answer: Callable[[client.Answer], None],
+    *,
+    waits_s: float = 0.0,
+    only_reads: bool = False,
 ) -> None:
     """Send requests in order to whoever can answer for `root`; `on_answer` may raise to end it. Blocking. See `ask`.
+
+    `only_reads`: none of them makes memories, or asks for vectors.
 
     Raises:
         LockHeld: another command works on the files.
     """
     asked = connect(root, waits_s)
     if isinstance(asked, Alone):
-        asked.call_all(requests, on_answer)
+        asked.call_all(requests, on_answer, only_reads=only_reads)
         return
     for one in requests:
         on_answer(asked.call(one.method, one.path, one.body))

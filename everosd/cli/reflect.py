@@ -8,12 +8,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Annotated, cast
 
 import typer
 
 from everosd import config, errors, types
-from everosd.cli import asking, merged, node, progress, reflection, show
+from everosd.cli import asking, client, merged, node, progress, reflection, show
 from everosd.cli import root as root_folder
 
 commands = typer.Typer(rich_markup_mode=None)
@@ -21,12 +22,22 @@ commands = typer.Typer(rich_markup_mode=None)
 SUCCESS = "success"
 NO_MODEL = "no model is set up"
 """What a run says of clusters that it had to skip for want of one."""
-BUILT_ON = "a later consolidation"
-"""What a rollback is told that has to wait for another one."""
+HINTS = {
+    "a later consolidation": "`everosd reports` has them in order: undo the newest first",
+    "is rolled back already": "there is nothing to do: what it replaced is found again; `everosd reports` has the others",
+    "no such consolidation": "`everosd reports` has the ids of those there are; --user, --app and --project say whose",
+}
+"""What to do about a rollback that was refused, by what is said of it."""
 REPORT_ID = re.compile(r"[0-9a-f]{32}")
 TICK_S = 0.2
 
 User = Annotated[str | None, typer.Option("--user", metavar="ID", help="Whose. Default: the only user there is.")]
+
+Users = Annotated[
+    str | None,
+    typer.Option("--user", metavar="ID", help="Whose. Default: everybody's in the project.", show_default=False),
+]
+Full = Annotated[bool, typer.Option("--full", help="With the texts before and after, and the difference.")]
 
 
 @commands.command()
@@ -47,6 +58,7 @@ def reflect(
             show_default=False,
         ),
     ] = node.MAX_WAIT_S,
+    full: Full = False,
     as_json: asking.Json = False,
 ) -> None:
     """Fold scattered Episodes of one topic into one narrative now. Everybody's; also where it is switched off.
@@ -63,10 +75,14 @@ def reflect(
     if as_json:
         asking.print_json({**answer, "reports": made} if not dry_run else answer)
     else:
-        print("\n".join(_said(answer, made, is_dry=dry_run)))
-        for note in _notes(answer, made):
+        print("\n".join(_said(run, made, is_dry=dry_run, full=full)))
+        for note in _notes(where, run, made):
             print(f"note: {note}", file=sys.stderr)
-    if answer.get("status") != "ok" or any(run.get("status") != SUCCESS for run in show.rows(answer, "runs")):
+    if answer.get("status") != "ok" or _failed(run):
+        raise typer.Exit(1)
+    if not dry_run and not made and (left := run.skipped()) and all(one.get("is_away") for one in left):
+        if not as_json:
+            print(f"everosd: nothing was merged: {left[0].get('reason')}", file=sys.stderr)
         raise typer.Exit(1)
 
 
@@ -74,14 +90,14 @@ def reflect(
 def reports(
     *,
     root: asking.Root = None,
-    user: User = None,
+    user: Users = None,
     cluster: Annotated[
         str | None, typer.Option("--cluster", metavar="ID", help="Only this cluster's.", show_default=False)
     ] = None,
     app: asking.App = "default",
     project: asking.Project = "default",
     limit: Annotated[int, typer.Option("--limit", metavar="N", help="At most so many, 1 to 100.", min=1, max=100)] = 20,
-    full: Annotated[bool, typer.Option("--full", help="With the texts before and after, and the difference.")] = False,
+    full: Full = False,
     as_json: asking.Json = False,
 ) -> None:
     """Say what was consolidated, the newest first. With --full also what it was made of, and what became of it."""
@@ -93,23 +109,25 @@ def reports(
         asked["user_id"] = asking.legible(user)
     if cluster is not None:
         asked["cluster_id"] = asking.legible(cluster)
-    try:
-        answer = asking.ask(where, "GET", reflection.reports(asked))
-    except errors.RequestError as error:
-        if error.field == "user_id" and user is None:
-            asking.ask_whose(where, app, project, is_of_users=True)
-        raise
+    users = root_folder.owners(where, app, project, "user")
+    if user is None and len(users) > 1:
+        answer = _of_everybody(where, asked, users, limit)
+    else:
+        answer = _of_one(where, asked, app, project)
     if as_json:
         asking.print_json(answer)
         return
     data = show.section(answer, "data")
     found, total = show.rows(data, "items"), cast("int", data.get("total_count") or 0)
+    undoable = merged.undoable(found)
     for one in found:
-        print("\n".join(merged.whole(one)) if full else merged.head(one))
-        if not full:
-            print(f"{merged.INDENT}undo: everosd rollback {one['report_id']}" * (one.get("status") == "completed"))
+        can_undo = one.get("report_id") in undoable
+        print("\n".join(merged.whole(one, can_undo=can_undo) if full else merged.listed(one, can_undo=can_undo)))
     if not found:
         print("nothing was consolidated yet")
+        if user is not None and not root_folder.has_owner(where, app, project, "user", user):
+            there_is = asking.names(users) or "nobody"
+            print(f"note: no user {user} in app {app}, project {project}; there is {there_is}", file=sys.stderr)
     if total > len(found):
         print(f"… and {total - len(found):,} older")
 
@@ -145,8 +163,7 @@ def rollback(
     try:
         answer = asking.ask(where, "POST", f"{asking.API}/reflection/rollback", body)
     except asking.RequestFailed as error:
-        if error.code == "CONFLICT" and BUILT_ON in str(error):
-            error.hint = "`everosd reports` has them in order: undo the newest first"
+        error.hint = next((hint for said, hint in HINTS.items() if said in str(error)), error.hint)
         raise
     if as_json:
         asking.print_json(answer)
@@ -154,51 +171,94 @@ def rollback(
     data = show.section(answer, "data")
     restored = cast("list[str]", data.get("restored") or [])
     print(f"{show.count(len(restored), 'fragment')} restored: {', '.join(restored)}")
-    print(f"retired: {data.get('retired')}, kept in its file")
+    print(f"retired: {data.get('retired')}{_kept(where, str(data.get('retired')), app, project)}")
 
 
-def _said(answer: show.Body, made: Sequence[show.Body], *, is_dry: bool) -> Iterator[str]:
+def _kept(root: Path, narrative: str, app: str, project: str) -> str:
+    """Say that a narrative is kept, unless no file has it any more."""
+    path = reflection.entry({"app_id": asking.legible(app), "project_id": asking.legible(project)}, narrative)
+    if node.ask(root, "GET", path).status == asking.OK:
+        return ", kept in its file"
+    return ", which no file has any more"
+
+
+def _of_one(root: Path, asked: dict[str, str], app: str, project: str) -> dict[str, object]:
+    """Return the reports of the user that is meant; of the only one where none was named."""
+    try:
+        return asking.ask(root, "GET", reflection.reports(asked))
+    except errors.RequestError as error:
+        if error.field == "user_id" and "user_id" not in asked:
+            asking.ask_whose(root, app, project, is_of_users=True)
+        raise
+
+
+def _of_everybody(root: Path, asked: dict[str, str], users: Sequence[str], limit: int) -> dict[str, object]:
+    """Return the newest reports of all users of a scope, asked for one by one: no request is about several people."""
+    items: list[show.Body] = []
+    total = 0
+
+    def take(got: client.Answer) -> None:
+        nonlocal total
+        data = show.section(asking.checked(got), "data")
+        items.extend(show.rows(data, "items"))
+        total += cast("int", data.get("total_count") or 0)
+
+    paths = [reflection.reports(asked | {"user_id": one}) for one in users]
+    node.ask_all(root, (node.Request(method="GET", path=path) for path in paths), take, only_reads=True)
+    items.sort(key=lambda one: str(one.get("created_at")), reverse=True)
+    return {"data": {"items": items[:limit], "total_count": total}}
+
+
+def _said(run: reflection.Run, made: Sequence[show.Body], *, is_dry: bool, full: bool) -> Iterator[str]:
     """Yield what a run did, or what a dry one would do."""
+    answer = run.answer
     if answer.get("status") == "not_dispatched":
         is_running = bool(show.rows(answer, "runs"))
         yield "reflection is running already; nothing else was begun" if is_running else "reflection was not begun"
         return
+    undoable = merged.undoable(made)
     for one in made:
-        if one.get("reason"):
-            yield f"{one.get('owner_id')}  {one.get('cluster_id')}  skipped: {one['reason']}"
-            if one.get("check"):
-                yield f"{merged.INDENT}checked: {one['check']}"
-        else:
-            yield from merged.whole(one)
+        can_undo = one.get("report_id") in undoable
+        yield from (merged.whole if full else merged.brief)(one, can_undo=can_undo)
         yield ""
-    for run in show.rows(answer, "runs"):
-        result = run.get("result")
-        yield str(run.get("error") or (_dry_note(made) if is_dry else result) or f"the run is {run.get('status')}")
+    for one in run.skipped():
+        yield from merged.skipped(one)
+        yield ""
+    for each in show.rows(answer, "runs"):
+        done = _dry_note(run, made) if is_dry else each.get("result")
+        yield str(each.get("error") or done or f"the run is {each.get('status')}")
     if answer.get("status") == "timeout":
         yield "it goes on: `everosd status` says when it has ended, `everosd reports` what came of it"
 
 
-def _dry_note(made: Sequence[show.Body]) -> str:
-    n_skipped = sum(bool(one.get("reason")) for one in made)
-    if not made:
-        return "dry run: nothing to consolidate"
+def _dry_note(run: reflection.Run, made: Sequence[show.Body]) -> str:
+    n_skipped = len(run.skipped())
+    if not made and not n_skipped:
+        n = run.n_undone()
+        also = f"{show.count(n, 'topic')} {'was' if n == 1 else 'were'} undone and {'waits' if n == 1 else 'wait'}"
+        return "dry run: nothing to consolidate" + (f"; {also} for something new" if n else "")
     skipped = f", {show.count(n_skipped, 'cluster')} would be skipped" if n_skipped else ""
-    return f"dry run: {show.count(len(made) - n_skipped, 'narrative')} would be written{skipped}; nothing was changed"
+    return f"dry run: {show.count(len(made), 'narrative')} would be written{skipped}; nothing was changed"
 
 
-def _notes(answer: show.Body, made: Sequence[show.Body]) -> Iterator[str]:
+def _notes(root: Path, run: reflection.Run, made: Sequence[show.Body]) -> Iterator[str]:
     """Yield what a person may do about what was not done."""
-    said = " ".join(str(run.get("result") or "") for run in show.rows(answer, "runs"))
-    if NO_MODEL in said or any(NO_MODEL in str(one.get("reason")) for one in made):
+    skipped = run.skipped()
+    if any(NO_MODEL in str(one.get("reason")) for one in skipped):
         yield (
             "name a model: everosd set llm.model NAME (and llm.base_url, EVEROS_LLM__API_KEY),"
             " or merge without one: everosd set reflection.merge extractive"
         )
-    elif not made and answer.get("status") == "ok":
+    elif not made and not skipped and run.answer.get("status") == "ok" and not _failed(run):
+        clustering = config.load(root).clustering
         yield (
-            "a topic needs two Episodes or more that are alike ([clustering] threshold) and near in time"
-            " (time_window_days), and is merged again once something new joins it"
+            f"a topic needs two Episodes or more that are alike ([clustering] threshold = {clustering.threshold:g}) and near"
+            f" in time (time_window_days = {clustering.time_window_days:g}), and is merged again once something new joins it"
         )
+
+
+def _failed(run: reflection.Run) -> bool:
+    return any(one.get("status") != SUCCESS for one in show.rows(run.answer, "runs"))
 
 
 @contextlib.contextmanager

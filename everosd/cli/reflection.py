@@ -41,7 +41,7 @@ class Run:
             wanted = [(one, source) for one in self._clusters() for source in _sources(one)]
             for one, source in wanted[:MAX_SOURCES]:
                 self._asked.append(source)
-                yield node.Request(method="GET", path=_entry(one, source))
+                yield node.Request(method="GET", path=entry(one, source))
             return
         for owner in _touched(self._root, self._began_s):
             asked = {"user_id": owner.id, "app_id": owner.app, "project_id": owner.project, "limit": str(PAGE)}
@@ -58,6 +58,18 @@ class Run:
             items = show.rows(show.section(asking.checked(got), "data"), "items")
             self._made += [one for one in items if _is_since(one, self._began_s)]
 
+    def skipped(self) -> list[show.Body]:
+        """Return the clusters that were left as they are, or would be, each with its reason."""
+        if self._is_dry:
+            return [one for one in self._clusters() if one.get("reason")]
+        details = [show.section(run, "detail") for run in show.rows(self.answer, "runs")]
+        return [one for each in details for one in show.rows(each, "skipped")]
+
+    def n_undone(self) -> int:
+        """Return how many topics are just what a rollback has brought back."""
+        key = "result" if self._is_dry else "detail"
+        return sum(cast("int", show.section(run, key).get("undone") or 0) for run in show.rows(self.answer, "runs"))
+
     def found(self) -> list[show.Body]:
         """Return what was merged, or would be, the oldest first, as reports have it: with the texts before and after."""
         if not self._is_dry:
@@ -70,6 +82,7 @@ class Run:
                 "after": one.get("narrative") or {},
             }
             for one in self._clusters()
+            if not one.get("reason")
         ]
 
     def _clusters(self) -> list[show.Body]:
@@ -82,7 +95,8 @@ def _sources(one: show.Body) -> list[str]:
     return cast("list[str]", one.get("sources") or [])
 
 
-def _entry(one: show.Body, public_id: str) -> str:
+def entry(one: show.Body, public_id: str) -> str:
+    """Return the path of an entry, in the scope that `one` names."""
     scope = {key: str(one.get(key)) for key in ("app_id", "project_id")}
     return f"{asking.API}/entries/{urllib.parse.quote(public_id, safe='')}?{urllib.parse.urlencode(scope)}"
 

@@ -55,7 +55,7 @@ def joined(one: Origins, other: Origins) -> tuple[Origins, list[str]]:
 class Ticket:
     """A run that somebody asked for by hand and may be waiting for."""
 
-    __slots__ = ("error", "on_end", "result", "run_id", "status")
+    __slots__ = ("detail", "error", "on_end", "result", "run_id", "status")
 
     def __init__(self, run_id: str, on_end: Callable[[], None]) -> None:
         """Call `on_end` when the run has ended, one way or the other."""
@@ -63,16 +63,19 @@ class Ticket:
         self.status = "queued"
         self.error: str | None = None
         self.result: str | None = None
+        self.detail: str | None = None
         self.on_end = on_end
 
-    def end(self, record: records.Record, result: str | None = None) -> None:
-        """Take over how it ended; `result` says more than the record of it."""
-        self.status, self.error, self.result = record.status, record.error, result or record.result
+    def end(self, record: records.Record, detail: str | None = None) -> None:
+        """Take over how it ended; `detail`, as JSON, says more than the record of it."""
+        self.status, self.error, self.result, self.detail = record.status, record.error, record.result, detail
         self.on_end()
 
     def summary(self) -> shown.Summary:
         """Return the run as an answer shows it."""
-        return shown.Summary(run_id=self.run_id, status=self.status, error=self.error, result=self.result)
+        return shown.Summary(
+            run_id=self.run_id, status=self.status, error=self.error, result=self.result, detail=self.detail
+        )
 
     def skip(self) -> None:
         """Another run does its work."""

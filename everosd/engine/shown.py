@@ -21,7 +21,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """`queued`, `running`, `success`, `failed` (it is tried again), `dead_letter`, `skipped` or `released`."""
     error: str | None = None
     result: str | None = None
-    """What the strategy says it did, or what a dry run found, as JSON; None while it has not ended."""
+    """What the strategy says it did; None while it has not ended."""
+    detail: str | None = None
+    """What it says beside that, as JSON: what a dry run found, what a real one left out; None: nothing."""
 
 
 class Triggered(msgspec.Struct, frozen=True, kw_only=True):

@@ -76,7 +76,7 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
     note: str
     """For people, short."""
     detail: object | None = None
-    """Ready to be written as JSON: what a dry run shows."""
+    """Ready to be written as JSON: what a dry run shows, and what people may want to know of a real one beside `note`."""
 
 
 class Timed(msgspec.Struct, frozen=True, kw_only=True):

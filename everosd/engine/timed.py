@@ -26,6 +26,9 @@ from everosd.store import db
 LEAST_S = 0.001
 """Shortest sleep: a clock may be a moment behind what was waited for."""
 
+KEPT_S, MAX_KEPT_CHARS = 600.0, 1_000_000
+"""What a dry run found is kept so long, up to so much of it, for whoever asks again after waiting too short for it."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -45,6 +48,14 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """Called when a run has begun or ended, or will not be tried again."""
 
 
+class _Dry(msgspec.Struct, frozen=True, kw_only=True):
+    """A dry run that somebody asked for."""
+
+    ticket: lanes.Ticket
+    done: asyncio.Event
+    """Set at its end."""
+
+
 class Desk:
     """One timed strategy, with all that it has to do. Lives on the event loop."""
 
@@ -62,6 +73,9 @@ class Desk:
         self._began_s = 0.0
         self._aside: fires.Firing | None = None
         """To be tried again."""
+        self._dry: _Dry | None = None
+        """The newest dry run, while nobody has been told its end."""
+        self._dry_ended_s = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_first = True
         self._is_recovered, self._wake = asyncio.Event(), asyncio.Event()
@@ -146,7 +160,8 @@ class Desk:
         """Do what is due; return how long to sleep."""
         wanted = self._wanted()
         if self._aside is not None and not wanted.enabled:
-            self._aside = None
+            aside, self._aside = self._aside, None
+            self._bury(aside)
             self._around.on_change()
         await self._keeper.count_by(wanted)
         if self._around.keeps_time():
@@ -199,7 +214,7 @@ class Desk:
             firing.attempt -= 1
             self._around.on_change()
             raise
-        self._aside = None  # a new fire does what the old one did not
+        self._aside = self._dry = None  # a new fire does what the old one did not, and what a dry run found is over
         self._dig_out()
         log.info("strategy_fired", strategy=self.name, trigger=firing.trigger, run_id=record.run_id)
         self._start(firing, record)
@@ -227,7 +242,7 @@ class Desk:
         try:
             await self._is_recovered.wait()
             done = await self.strategy.run(firing.fire(lambda: self.is_stopping))
-            if firing.is_dry_run and done.detail is not None:
+            if done.detail is not None:
                 detail = msgspec.json.encode(done.detail).decode()
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
@@ -249,7 +264,9 @@ class Desk:
         """Record how a run ended."""
         firing.record = msgspec.structs.replace(record, finished_at=self._around.runs.now())
         self._around.runs.put(firing.record)
-        if not firing.is_dry_run:
+        if firing.is_dry_run:
+            self._dry_ended_s = self._clock.monotonic_s()
+        else:
             self.last_run = firing.record
         if firing.ticket is not None:
             firing.ticket.end(firing.record, detail)
@@ -261,7 +278,8 @@ class Desk:
         record = msgspec.structs.replace(record, error=said)
         is_away = backoff.is_away(error)
         firing.faults += not is_away
-        if not firing.is_dry_run and firing.faults > self._max_retries():
+        is_over = firing.faults > self._max_retries() or not self._wanted().enabled  # which nothing would try again
+        if not firing.is_dry_run and is_over:
             log.error("strategy_gave_up", strategy=self.name, attempts=firing.attempt, reason=said)
             self._end(firing, msgspec.structs.replace(record, status="dead_letter"))
             self.given_up = firing
@@ -274,6 +292,13 @@ class Desk:
         self._aside = firing
         if not is_away or firing.attempt == backoff.LONG:
             log.warning("strategy_failed", strategy=self.name, reason=said, retry_s=round(wait_s, 1))
+
+    def _bury(self, firing: fires.Firing) -> None:
+        """Give up what waits for another attempt, since there will be none unless somebody asks for it."""
+        assert firing.record is not None  # noqa: S101  # it has failed
+        firing.record = self.last_run = msgspec.structs.replace(firing.record, status="dead_letter")
+        self._around.runs.put(firing.record)
+        self.given_up = firing
 
     def _dig_out(self) -> None:
         """Have what was given up count as such no more, on record too."""
@@ -297,7 +322,12 @@ class Desk:
     # -- by hand ---------------------------------------------------------------------------------------------------
 
     async def trigger(self, *, timeout_s: float, force: bool, is_dry_run: bool) -> shown.Triggered:
-        """Run it now, and wait for the end of the run; what failed or was given up is run again."""
+        """Run it now, and wait for the end of the run; what failed or was given up is run again.
+
+        A dry run that is under way, or has ended a moment ago and was waited for too short, is the one that is asked for.
+        """
+        if is_dry_run and (force or self._wanted().enabled) and (dry := self._dry_run()) is not None:
+            return await self._waited(dry.ticket, dry.done, timeout_s, is_dry_run=True)
         if (busy := self._under_way) is not None:
             runs = (shown.Summary(run_id=busy.run_id, status="running"),)
             return shown.Triggered(status="not_dispatched", name=self.name, dispatched=0, runs=runs)
@@ -308,10 +338,27 @@ class Desk:
         record = self._enter(firing)
         ticket = firing.ticket = lanes.Ticket(record.run_id, done.set)
         ticket.status = record.status
+        self._dry = _Dry(ticket=ticket, done=done) if is_dry_run else None
         self._around.runs.put(record)
         self._start(firing, record)
+        return await self._waited(ticket, done, timeout_s, is_dry_run=is_dry_run)
+
+    def _dry_run(self) -> _Dry | None:
+        """Return the dry run whose end nobody was told, while it is worth telling."""
+        dry = self._dry
+        if dry is not None and dry.done.is_set():
+            age_s = self._clock.monotonic_s() - self._dry_ended_s
+            if age_s > KEPT_S or len(dry.ticket.detail or "") > MAX_KEPT_CHARS:
+                dry = self._dry = None
+        return dry
+
+    async def _waited(
+        self, ticket: lanes.Ticket, done: asyncio.Event, timeout_s: float, *, is_dry_run: bool
+    ) -> shown.Triggered:
         if timeout_s > 0:
             await clock.wait(done, timeout_s, self._clock)
+        if done.is_set() and self._dry is not None and self._dry.ticket is ticket:
+            self._dry = None
         return shown.Triggered(
             status="ok" if done.is_set() else "timeout",
             name=self.name,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 import msgspec
 
 from everosd import clock, errors, types
+from everosd.log import view
 from everosd.narrative import source as texts
 from everosd.reflection import lag, plan, source
 from everosd.store import cluster, read, row
@@ -65,6 +66,12 @@ class Members:
         members = [await self._member(one, facts[one.entry_id]) for one in rows]
         return Reading(members=tuple(members), standing=standing)
 
+    async def topic(self, owner: types.Owner, cluster_id: str) -> str:
+        """Return the subject of the newest live member, as the ledger has it; empty where it has none."""
+        rows = await self._rows(owner, cluster_id, Overlay())
+        newest = max(rows, key=lambda one: (one.timestamp_us, one.entry_id), default=None)
+        return "" if newest is None else " ".join(view.title(source.of_row(newest)).split())
+
     async def _rows(self, owner: types.Owner, cluster_id: str, overlay: Overlay) -> list[row.EntryRow]:
         found = await cluster.members(self._reader, owner, cluster_id)
         keys = [one.key for one in found if one.status == "active" and one.entry_id not in overlay.gone]
@@ -97,7 +104,7 @@ class Members:
     async def _originals(self, narrative: row.EntryRow) -> tuple[texts.Source, ...]:
         """Return what a narrative was made from, down to what nobody merged; empty where any of it is gone.
 
-        Narratives in between count where a person had edited them, as of their own moment.
+        A narrative in between that a person had edited stands for all that it was made of, as of its own moment.
         """
         found: dict[str, row.EntryRow] = {}
         waiting = [narrative]
@@ -108,10 +115,9 @@ class Members:
                     return ()
                 if one.entry_id in found or one.entry_id == narrative.entry_id:
                     continue
-                is_made = source.is_narrative(one) and bool(source.replaced(one))
-                if is_made:
+                if source.is_narrative(one) and source.replaced(one) and not source.is_edited(one):
                     waiting.append(one)
-                if not is_made or source.is_edited(one):
+                else:
                     found[one.entry_id] = one
         rows = list(found.values())
         facts = await source.facts(self._reader, narrative.owner, rows)

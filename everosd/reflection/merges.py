@@ -74,7 +74,9 @@ class Merges:
         try:
             if reason := done.patience.away if merging.is_set_up else NO_MODEL:
                 if is_open := await self._plans.is_open(one):
-                    done.skipped(one, reason)
+                    await self._skip(one, reason, done, is_away=True)
+                else:
+                    done.undone(one)
                 return is_open
             while not done.is_cut_short and await self._merge(one, merging, done):
                 n_merged += 1
@@ -82,16 +84,29 @@ class Merges:
                 done.is_cut_short = fire.is_stopping()
         except errors.LLMUnavailable as error:
             done.patience.without_answer(error)
-            done.skipped(one, str(error))
+            await self._skip(one, str(error), done, is_away=True)
         except errors.LLMRejected as error:
             done.patience.answered()
             self._declined.add(at)
-            done.skipped(one, error.reason)
-        except (members.UnsettledError, errors.WriteRefused) as error:
-            done.skipped(one, str(error))
+            await self._skip(
+                one, error.reason, done, check=error.check.said() if isinstance(error, texts.Refused) else ""
+            )
+        except errors.WriteRefused as error:
+            if tally.is_of_disk(error):
+                raise
+            await self._skip(one, str(error), done)
+        except members.UnsettledError as error:
+            await self._skip(one, str(error), done)
         else:
             return n_merged > 0
         return True
+
+    async def _skip(
+        self, one: report.Candidate, reason: str, done: tally.Tally, *, check: str = "", is_away: bool = False
+    ) -> None:
+        done.skipped(
+            one, tally.Skipped(reason=reason, topic=await self._plans.topic(one), check=check, is_away=is_away)
+        )
 
     async def _merge(self, one: report.Candidate, merging: texts.Merging, done: tally.Tally) -> bool:
         """Make one merge in a cluster; False: there is none to be made.
@@ -104,6 +119,8 @@ class Merges:
         for _ in range(N_PLANS):
             reading, wanted = await self._plans.next(one, merging)
             if wanted is None:
+                if await self._plans.is_undone(one, reading.members):
+                    done.undone(one)
                 return False
             await self._give_way()
             narrative = await merging.merge(wanted.read)

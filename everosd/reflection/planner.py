@@ -47,7 +47,7 @@ class Planner:
 
     async def of(self, one: report.Candidate, found: Sequence[plan.Member], merging: texts.Merging) -> plan.Plan | None:
         """Return the next merge of a cluster that has these live members."""
-        if await self._is_undone(one, found):
+        if await self.is_undone(one, found):
             return None
 
         def fits(sources: Sequence[texts.Source]) -> bool:
@@ -58,14 +58,18 @@ class Planner:
             log.warning("episode_too_long_to_merge", owner=one.owner.id, cluster_id=one.cluster_id, entry_id=entry_id)
         return outlook.plan
 
+    async def topic(self, one: report.Candidate) -> str:
+        """Return the subject of the newest live member, for people; empty where it has none."""
+        return await self._members.topic(one.owner, one.cluster_id)
+
     async def is_open(self, one: report.Candidate) -> bool:
         """Return whether a cluster is more than what a rollback has brought back."""
         if not await report.rolled_back(self._reader, one.owner, one.cluster_id):
             return True
         reading = await self._members.read(one.owner, one.cluster_id)
-        return not await self._is_undone(one, reading.members)
+        return not await self.is_undone(one, reading.members)
 
-    async def _is_undone(self, one: report.Candidate, found: Collection[plan.Member]) -> bool:
+    async def is_undone(self, one: report.Candidate, found: Collection[plan.Member]) -> bool:
         """Return whether members are just what rollbacks have brought back: as they are they are not merged again."""
         undone = await report.rolled_back(self._reader, one.owner, one.cluster_id)
         of_narrative = {each.merged_entry_id: each for each in undone}

@@ -104,7 +104,7 @@ class Reflection:
             await self._lag.until_shown()  # a search right after this finds what was made, not what it was made from
         if done.unfinished is not None:
             raise done.unfinished
-        return strategy.Done(note=done.note())
+        return strategy.Done(note=done.note(), detail=done.detail())
 
     async def recover(self) -> str:
         """Finish what an earlier process has begun, and say so; empty: it had begun nothing."""
@@ -138,6 +138,10 @@ class Reflection:
             for begun in await self._begun(lambda owner: owner == wanted.owner):
                 await self._finish.run(begun, is_awaited=True)  # it may build on what is to be undone
             found = await report.of_narrative(self._reader, wanted.owner, wanted.merged_entry_id)
+            if found is not None and found.report_id != wanted.report_id and await self._is_known(wanted):
+                of = types.public_id(found.owner.id, found.merged_entry_id)
+                message = f"several reports speak of {of}: {found.report_id} counts, not {wanted.report_id}"
+                raise errors.Conflict(message, hint=f"roll back {found.report_id}")
             if found is None or found.report_id != wanted.report_id:
                 message = f"there is no consolidation {wanted.report_id}"
                 raise errors.NotFound(message)
@@ -156,6 +160,10 @@ class Reflection:
         for narrative in await self._begun(is_meant):
             async with self._locks[narrative.owner]:
                 await self._finish_one(narrative, is_awaited=True)
+
+    async def _is_known(self, wanted: report.Report) -> bool:
+        found = await report.find(self._reader, wanted.report_id, owner_id=wanted.owner.id)
+        return any(one.owner == wanted.owner for one in found)
 
     async def _apart(self, owner: types.Owner, work: Coroutine[None, None, None]) -> None:
         """Do the work for one owner such that it can be ended without ending the run."""

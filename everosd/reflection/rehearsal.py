@@ -37,6 +37,7 @@ class Rehearsal:
         self._reader, self._plans, self._merging, self._in_turn = reader, plans, merging, in_turn
         self._limit, self._clock = limit, time
         self._patience = tally.Patience()
+        self._n_undone = 0
 
     async def run(self, fire: strategy.Fire) -> strategy.Done:
         """Return what would be done."""
@@ -58,6 +59,7 @@ class Rehearsal:
         detail = {
             "evaluated_at": clock.from_us(now_us).astimezone(dt.UTC).isoformat(),
             "clusters": shown,
+            "undone": self._n_undone,
             "unfinished": [types.public_id(one.owner.id, one.entry_id) for one in halves],
         }
         return strategy.Done(note=note, detail=detail)
@@ -69,9 +71,13 @@ class Rehearsal:
         wanted: plan.Plan | None = None
         try:
             if reason := self._patience.away if self._merging.is_set_up else merges.NO_MODEL:
-                return [_shown(one, None, reason=reason)] if await self._plans.is_open(one) else []
+                if await self._plans.is_open(one):
+                    return [_shown(one, None, reason=reason, topic=await self._plans.topic(one))]
+                self._n_undone += 1
+                return []
             reading, wanted = await self._plans.next(one, self._merging, overlay)
             found: Sequence[plan.Member] = reading.members
+            self._n_undone += wanted is None and await self._plans.is_undone(one, found)
             while wanted is not None and not fire.is_stopping():
                 narrative = await self._merging.merge(wanted.read)
                 self._patience.answered()
@@ -130,6 +136,7 @@ def _shown(
     *,
     reason: str | None = None,
     check: str | None = None,
+    topic: str | None = None,
 ) -> Shown:
     replaced = () if wanted is None else wanted.replaced
     after = None if narrative is None else {"subject": narrative.subject, "content": narrative.content}
@@ -139,6 +146,7 @@ def _shown(
         "app_id": one.owner.app,
         "project_id": one.owner.project,
         "cluster_id": one.cluster_id,
+        "topic": topic if topic is not None or not replaced else replaced[-1].source.subject,
         "mode": None if wanted is None else wanted.mode,
         "sources": [types.public_id(one.owner.id, each.id) for each in replaced],
         "narrative": after,

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Iterable
+
+import msgspec
 import structlog
 
 from everosd import errors, types
@@ -11,6 +15,7 @@ from everosd.store import report
 log = structlog.get_logger(__name__)
 
 _MAX_REASONS = 3
+_OF_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 _FEW_AWAY = 2
 """Clusters one after the other without an answer of the model's, after which it is not asked about any other."""
 
@@ -35,6 +40,18 @@ class Patience:
             self.away = str(error)
 
 
+class Skipped(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a cluster was left for the next run."""
+
+    reason: str
+    topic: str = ""
+    """Subject of the newest of its Episodes."""
+    check: str = ""
+    """What was found wrong with the narrative that was refused; empty: there was none."""
+    is_away: bool = False
+    """Whether what merges is not set up, or did not answer."""
+
+
 class Tally:
     """Counts of one run."""
 
@@ -44,11 +61,13 @@ class Tally:
         """Begun by an earlier run."""
         self.is_cut_short = False
         self.unfinished: Exception | None = None
-        """Why something that was begun could not be finished; the engine tries again."""
+        """Why something that was begun could not be finished, or the disk took nothing; the engine tries again."""
         self._clusters: set[tuple[types.Owner, str]] = set()
         self._n_fragments = 0
-        self._skipped: dict[tuple[types.Owner, str], str] = {}
-        self._n_failed = 0
+        self._skipped: dict[tuple[types.Owner, str], Skipped] = {}
+        self._undone: set[tuple[types.Owner, str]] = set()
+        self._failed: list[str] = []
+        """Why, for each cluster that failed."""
         self.patience = Patience()
 
     def consolidated(self, one: report.Candidate, wanted: plan.Plan, done: finish.Finished) -> None:
@@ -56,10 +75,14 @@ class Tally:
         self._clusters.add((one.owner, one.cluster_id))
         self._n_fragments += len(done.replaced) - (wanted.mode == "update")
 
-    def skipped(self, one: report.Candidate, reason: str) -> None:
+    def skipped(self, one: report.Candidate, why: Skipped) -> None:
         """Note, and log, that a cluster was left for the next run."""
-        self._skipped[one.owner, one.cluster_id] = reason
-        log.warning("cluster_skipped", owner=one.owner.id, cluster_id=one.cluster_id, reason=reason)
+        self._skipped[one.owner, one.cluster_id] = why
+        log.warning("cluster_skipped", owner=one.owner.id, cluster_id=one.cluster_id, reason=why.reason)
+
+    def undone(self, one: report.Candidate) -> None:
+        """Note that a cluster is just what a rollback has brought back."""
+        self._undone.add((one.owner, one.cluster_id))
 
     def left(self, owner: types.Owner, what: str, error: Exception) -> None:
         """Note, and log, that something is on disk by halves: the next run finishes it."""
@@ -67,14 +90,34 @@ class Tally:
         log.warning("consolidation_left_unfinished", owner=owner.id, subject=what, reason=errors.describe(error))
 
     def failed(self, owner: types.Owner, what: str, error: Exception) -> None:
-        """Note, and log, what nobody had thought of; the others go on."""
-        self._n_failed += 1
+        """Note, and log, what nobody had thought of; the others go on. A fault of the disk fails the run: it is tried again."""
+        self._failed.append(str(error) if is_of_disk(error) else f"{errors.describe(error)} (see the log)")
+        if is_of_disk(error):
+            self.unfinished = self.unfinished or error
         log.error("consolidation_failed", owner=owner.id, subject=what, reason=errors.describe(error), exc_info=error)
 
     @property
     def has_written(self) -> bool:
         """Whether anything is on disk that was not there before."""
         return bool(self._clusters or self.n_finished)
+
+    def detail(self) -> dict[str, object]:
+        """Return what was left out, ready to be written as JSON."""
+        skipped = [
+            {
+                "owner_id": owner.id,
+                "owner_type": owner.type,
+                "app_id": owner.app,
+                "project_id": owner.project,
+                "cluster_id": cluster_id,
+                "topic": why.topic,
+                "reason": why.reason,
+                "check": why.check or None,
+                "is_away": why.is_away,
+            }
+            for (owner, cluster_id), why in self._skipped.items()
+        ]
+        return {"skipped": skipped, "undone": len(self._undone)}
 
     def note(self) -> str:
         """Return it in a line."""
@@ -84,14 +127,34 @@ class Tally:
         if self._clusters:
             parts.append(f"{_n(len(self._clusters), 'cluster')} consolidated ({_n(self._n_fragments, 'fragment')})")
         if self._skipped:
-            reasons = list(dict.fromkeys(self._skipped.values()))
-            more = f"; and {len(reasons) - _MAX_REASONS} other reasons" if len(reasons) > _MAX_REASONS else ""
-            parts.append(f"{len(self._skipped)} skipped: {'; '.join(reasons[:_MAX_REASONS])}{more}")
-        if self._n_failed:
-            parts.append(f"{self._n_failed} failed: see the log")
+            parts.append(f"{len(self._skipped)} skipped: {_said(why.reason for why in self._skipped.values())}")
+        if self._failed:
+            parts.append(f"{len(self._failed)} failed: {_said(self._failed)}")
         if self.is_cut_short:
             parts.append("everosd is stopping: the next run does the rest")
-        return ", ".join(parts) or "nothing to consolidate"
+        return ", ".join(parts) or nothing(len(self._undone))
+
+
+def is_of_disk(error: Exception) -> bool:
+    """Return whether the disk or the ledger is at fault, not a file that a person can mend, nor a model."""
+    cause = error.__cause__
+    is_full = isinstance(error, errors.WriteRefused) and isinstance(cause, OSError) and cause.errno in _OF_DISK
+    return is_full or isinstance(error, errors.StoreError)
+
+
+def _said(each: Iterable[str]) -> str:
+    reasons = list(dict.fromkeys(each))
+    more = f"; and {len(reasons) - _MAX_REASONS} other reasons" if len(reasons) > _MAX_REASONS else ""
+    return "; ".join(reasons[:_MAX_REASONS]) + more
+
+
+def nothing(n_undone: int) -> str:
+    """Return what is said where nothing was to be done, and so many topics are just what a rollback has brought back."""
+    one = n_undone == 1
+    also = (
+        f"{_n(n_undone, 'topic')} {'was' if one else 'were'} undone and {'waits' if one else 'wait'} for something new"
+    )
+    return "nothing to consolidate" + (f"; {also}" if n_undone else "")
 
 
 def _n(number: int, what: str) -> str:

@@ -66,7 +66,7 @@ OURS = {
     "GetResponse": {"degraded"},
     "SearchResponse": {"degraded"},
     "HealthResponse": {"ready", "degraded", "watch", "embedding", "problems", "n_problems", "uptime_s"},
-    "RunSummary": {"result"},
+    "RunSummary": {"result", "detail"},
     "TaskItem": set(),
     "TriggerRequest": {"dry_run"},
     **{

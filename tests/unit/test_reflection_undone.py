@@ -67,10 +67,10 @@ async def test_what_was_undone_is_not_merged_again_as_it_is(mind: reflecting.Min
     ids = await mind.tell(*STORY, has_facts=False)
     await mind.run()
     await mind.rollback((await mind.narrative()).entry_id)
-    assert "nothing to consolidate" == (await mind.run()).note
+    assert " undone and wait" in (await mind.run()).note
     assert ids == [one.entry_id for one in await mind.live()]
     mind.merging.is_set_up = False
-    assert "nothing to consolidate" == (await mind.run()).note
+    assert " undone and wait" in (await mind.run()).note
     mind.merging.is_set_up = True
     path = (await mind.of(ids[1])).path
     await mind.root.edit(path, "named Toby", "named Tobias")
@@ -102,11 +102,11 @@ async def test_a_chain_is_undone_newest_first(mind: reflecting.Mind) -> None:
     assert {first.entry_id, new} == {one.entry_id for one in await mind.live()}
     assert sorted([*of_first, "Andrew lives in Bergen."]) == await mind.facts()
     assert new == (await mind.of(second.entry_id)).deprecated_by
-    assert "nothing to consolidate" == (await mind.run()).note
+    assert (await mind.run()).note.startswith("nothing to consolidate")
     await mind.rollback(first.entry_id)
     assert {*ids, new} == {one.entry_id for one in await mind.live()}
     assert 4 == len(await mind.facts())
-    assert "nothing to consolidate" == (await mind.run()).note, "all of it was undone"
+    assert (await mind.run()).note.startswith("nothing to consolidate"), "all of it was undone"
     assert () == (await verify.verify(mind.root.node.cascade)).differences
 
 

@@ -17,7 +17,7 @@ import pytest
 import structlog
 
 from everosd import errors, types
-from everosd.engine import engine, runs, settings, shown, strategy
+from everosd.engine import engine, runs, settings, shown, strategy, timed
 from everosd.store import db
 from tests import step_clock
 
@@ -397,8 +397,8 @@ async def test_switching_off_lets_the_run_end_and_what_waits_for_another_attempt
         work.act = fail
         work.gate.set()
         await here.pass_s(10 * MINUTE)
-        assert [("cron", "failed", 1)] == await here.told()
-        assert (0, 0) == (here.status.waiting, here.status.running)
+        assert [("cron", "dead_letter", 1)] == await here.told()
+        assert (0, 0, 1) == (here.status.waiting, here.status.running, here.status.dead)
     assert 1 == len(work.fires)
 
 
@@ -633,12 +633,12 @@ async def test_A03_disabled_unknown_running_late_and_failing_are_told_apart(tmp_
 
 
 async def test_a_dry_run_shows_its_detail_and_counts_as_nothing(tmp_path: Path) -> None:
-    """The detail is the result, as JSON; it is on record as dry, is no last run, is not tried again and moves no schedule."""
+    """The detail is told as JSON; it is on record as dry, is no last run, is not tried again and moves no schedule."""
     work = Work(max_retries=0)
     async with house(tmp_path, work, ome=wanted(None)) as here:
         shown_ = await here.trigger(dry_run=True)
         assert ("ok", 0, "success") == (shown_.status, shown_.dispatched, shown_.runs[0].status)
-        assert {"clusters": 2} == json.loads(shown_.runs[0].result or "")
+        assert {"clusters": 2} == json.loads(shown_.runs[0].detail or "")
         work.act = fail
         failed = await here.trigger(dry_run=True)
         assert ("ok", "failed") == (failed.status, failed.runs[0].status)
@@ -647,6 +647,61 @@ async def test_a_dry_run_shows_its_detail_and_counts_as_nothing(tmp_path: Path) 
         assert {"dry run: 2 clusters", None} == {result for *_, result in full(tmp_path)}
     async with house(tmp_path, work) as here:
         assert here.status.last_run is None
+
+
+async def test_a_dry_run_that_was_waited_for_too_short_is_told_to_who_asks_again_and_once(tmp_path: Path) -> None:
+    """While it is under way, after its end, and no more once told, once old, or once a real run has been."""
+    work = Work()
+    async with house(tmp_path, work, ome=wanted(enabled=False)) as here:
+
+        async def late() -> str:
+            work.gate.clear()
+            run_id = (await here.trigger(0, dry_run=True, force=True)).runs[0].run_id
+            await here.rest()
+            return run_id
+
+        first = await late()
+        again = await here.trigger(0, dry_run=True, force=True)
+        assert ("timeout", first, "running") == (again.status, again.runs[0].run_id, again.runs[0].status)
+        assert ("not_dispatched", ()) == ((off := await here.trigger(dry_run=True)).status, off.runs[1:])
+        work.gate.set()
+        await here.rest()
+        told = await here.trigger(0, dry_run=True, force=True)
+        assert ("ok", first, '{"clusters":2}') == (told.status, told.runs[0].run_id, told.runs[0].detail)
+        assert first != (await here.trigger(dry_run=True, force=True)).runs[0].run_id
+        for is_aged in (True, False):
+            kept = await late()
+            work.gate.set()
+            await here.rest()
+            if is_aged:
+                await here.pass_s(timed.KEPT_S + 1)
+            else:
+                await here.trigger(force=True)
+            assert kept != (await here.trigger(dry_run=True, force=True)).runs[0].run_id
+
+
+async def test_what_fails_while_it_is_switched_off_is_listed_and_can_be_asked_for_again(tmp_path: Path) -> None:
+    """Forced on a disabled strategy, or switched off between two attempts: nothing would try it again, so it is given up."""
+    work = Work()
+    work.act = fail
+    async with house(tmp_path, work, ome=wanted(enabled=False)) as here:
+        assert "dead_letter" == (await here.trigger(force=True)).runs[0].status
+        await here.pass_s(MINUTE)
+        assert (0, 1, 1) == (here.status.waiting, here.status.dead, len(here.engine.dead()))
+        work.act = lambda _: None
+        assert "success" == (await here.trigger(force=True)).runs[0].status
+        assert (0, ()) == (here.status.dead, here.engine.dead())
+        await here.save(wanted())
+
+        def be_away(_: strategy.Fire) -> None:
+            raise errors.LLMUnavailable(*AWAY, retry_after_s=3000.0)
+
+        work.act = be_away
+        assert "failed" == (await here.trigger()).runs[0].status
+        await here.save(wanted(enabled=False))
+        assert (0, 1) == (here.status.waiting, here.status.dead)
+        assert here.status.last_run is not None
+        assert "dead_letter" == here.status.last_run.status == (await here.told())[-1][1]
 
 
 async def test_what_runs_is_waited_for_and_what_is_to_come_is_not(tmp_path: Path) -> None:
