@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import datetime as dt
+import difflib
 import re
 import shlex
 import sys
@@ -58,6 +59,8 @@ class Outcome(msgspec.Struct, kw_only=True):
     """Parts of messages that are no text."""
     users: list[str] = []
     """Whose memory it became."""
+    names: dict[str, str] = {}
+    """By id of these: what the file calls them, where that is not the id."""
     waiting: list[str] = []
     """Sessions whose messages are kept and not extracted yet, each with its reason."""
 
@@ -132,6 +135,8 @@ def add(
         asking.print_json(outcome)
     else:
         print(_taken(outcome))
+        for id_, called in outcome.names.items():
+            print(f"{called} is {id_} here")
         print(_whose(outcome, where, {"--app": app, "--project": project}))
         for reason in outcome.waiting:
             print(f"kept, and extracted later: {reason}", file=sys.stderr)
@@ -207,7 +212,11 @@ def trigger(
     """Run a strategy now: what it gave up on, or is to try again. Exits with 0 only where every run succeeded."""
     where = config.root_path(root)
     body = {"name": asking.legible(name), "timeout": timeout, "force": force, "dry_run": dry_run}
-    answer = asking.ask(where, "POST", f"{asking.API}/ome/trigger", body, waits_s=timeout)
+    try:
+        answer = asking.ask(where, "POST", f"{asking.API}/ome/trigger", body, waits_s=timeout)
+    except asking.RequestRefused as error:
+        error.hint = error.hint or _near(where, asking.legible(name))
+        raise
     runs = show.rows(answer, "runs")
     if as_json:
         asking.print_json(answer)
@@ -240,6 +249,14 @@ def _result(result: object) -> object:
     if not isinstance(result, Mapping):
         return result
     return f"{show.count(len(show.rows(result, 'clusters')), 'merge')}: `everosd reflect --dry-run` shows them"
+
+
+def _near(root: Path, name: str) -> str:
+    """Return what to type instead of a strategy that there is not; empty where nothing is like it."""
+    items = show.rows(show.section(asking.ask(root, "GET", f"{asking.API}/ome/strategies"), "data"), "items")
+    known = [str(one.get("name")) for one in items]
+    near = [one for one in known if name and name in one] or difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}" if known else ""
 
 
 def _dispatched(answer: dict[str, object], n_runs: int, *, is_dry: bool, is_forced: bool) -> str:
@@ -315,11 +332,13 @@ def _send(
     root: Path, sessions: list[transcript.Session], scope: dict[str, str], *, max_body_bytes: int, has_flush: bool
 ) -> Outcome:
     """Send all messages, show how far it has come, and return what has become of them."""
-    said = (each for one in sessions for each in one.messages if each["role"] == "user")
+    said = [each for one in sessions for each in one.messages if each["role"] == "user"]
+    called = {str(each["sender_id"]): str(each.get("sender_name") or each["sender_id"]) for each in said}
     outcome = Outcome(
         sessions=len(sessions),
         left_out=sum(one.n_left_out for one in sessions),
         users=[*dict.fromkeys(str(each["sender_id"]) for each in said)],
+        names={id_: name for id_, name in called.items() if name != id_},
     )
     batches = [*_batches(sessions, max_body_bytes)]  # before anything is sent: all of a file is taken, or nothing
     asked: collections.deque[Batch] = collections.deque()

@@ -17,8 +17,11 @@ from everosd.cli import show
 
 Format = Literal["auto", "chat", "transcript", "locomo"]
 
-ASSISTANTS = frozenset(("assistant", "ai", "bot", "agent", "chatgpt", "gpt", "claude", "gemini", "copilot", "model"))
-"""Names in a transcript that are no person's."""
+ASSISTANTS = frozenset(
+    """assistant ai bot agent chatgpt gpt claude gemini copilot model assistent ki asistente assistente
+    ассистент помощник 助手 アシスタント""".split()  # noqa: SIM905 - reads better than a list
+)
+"""Names in a transcript that are no person's, in small letters."""
 SKIPPED_ROLES = frozenset(("system", "developer"))
 """Instructions of a program: nothing that anybody said."""
 ROLES = {
@@ -327,8 +330,12 @@ def _transcript(text: str, name: str, names: Names, zone: dt.tzinfo) -> _Chat:
                 raise _refusal(_line(name, number), "says nobody's name", hint)
             continue
         speaker = turn["name"].strip(" ~\u00a0\u202f\u200e\u200f")
-        is_agent = speaker.casefold() in ASSISTANTS or sender_id(speaker) == sender_id(names.agent)
-        made: JsonObject = {"sender_id": sender_id(speaker), "sender_name": speaker, "content": turn["text"]}
+        id_ = sender_id(speaker)
+        is_user = id_ == sender_id(names.user)  # a person may be called Claude
+        is_agent = id_ == sender_id(names.agent) or (speaker.casefold() in ASSISTANTS and not is_user)
+        if is_agent and not speaker.isascii():
+            id_ = sender_id(names.agent)
+        made: JsonObject = {"sender_id": id_, "sender_name": speaker, "content": turn["text"]}
         made["role"] = "assistant" if is_agent else "user"
         if given := turn["bracketed"] or turn["bare"] or turn["exported"]:
             exported = _EXPORTED.fullmatch(given.strip())

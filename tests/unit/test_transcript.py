@@ -83,6 +83,19 @@ def test_a_name_becomes_an_id_that_programs_may_send(name: str, wanted: str) -> 
     assert wanted == transcript.sender_id(name)
 
 
+@pytest.mark.parametrize(
+    "name", ["Assistent", "Asistente", "Assistente", "Ассистент", "助手", "アシスタント", "KI", "AI", "Bot", "Claude"]
+)
+def test_an_assistant_in_a_transcript_is_no_person(name: str) -> None:
+    """By what it is called in several languages; where --user has the name, it is a person all the same."""
+    (told,) = read(f"Mara: Hello.\n{name}: Good day.\n")
+    assert ["user", "assistant"] == [one["role"] for one in told.messages]
+    names = transcript.Names(user=name)
+    time = transcript.Time(zone=dt.UTC, saved_at=dt.datetime(2026, 3, 2, tzinfo=dt.UTC))
+    (named,) = transcript.read(f"{name}: Hello.\n".encode(), "talk.txt", form="auto", names=names, time=time)
+    assert "user" == named.messages[0]["role"]
+
+
 def test_names_of_other_scripts_have_ids_of_their_own() -> None:
     """Two names that ASCII cannot write do not become one person."""
     ids = {transcript.sender_id(name) for name in ("由紀", "Юки", "由纪")}
