@@ -172,7 +172,7 @@ def _strategies(root: Path, settings: config.Config | None) -> Iterator[Finding]
         yield Finding(level="warn", about="settings", text=str(error), hint=error.hint)
     for note in found.notes:
         yield Finding(level="note", about="settings", text=note)
-    if settings is not None and not found.errors:
+    if settings is not None:  # what is wrong is not in force: the defaults are, until a daemon has known better
         yield from _reflection(found.settings, settings)
 
 

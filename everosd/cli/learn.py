@@ -104,9 +104,9 @@ def add(
     ] = True,
     as_json: asking.Json = False,
 ) -> None:
-    """Take a conversation in: a chat as JSON or JSON lines, a transcript, or LoCoMo.
+    """Take a conversation in. The same file twice is taken once.
 
-    The same file twice is taken once.
+    A chat as JSON or JSON lines, a transcript, or LoCoMo.
     """
     where = config.root_path(root)
     root_folder.require(where)
@@ -162,9 +162,9 @@ def extract(
     project: asking.Project = "default",
     as_json: asking.Json = False,
 ) -> None:
-    """Make what follows from Episodes that were copied in as files: facts, clusters, the profile.
+    """Make what follows from Episodes that were copied in.
 
-    Also tries again what failed of conversations. What is there already is not made twice.
+    That is: facts, clusters, the profile. Also tries again what failed of conversations. What is there already is not made twice.
     """
     where = config.root_path(root)
     if user is None and agent is None and (app, project) != ("default", "default"):

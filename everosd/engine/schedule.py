@@ -7,6 +7,7 @@ counts on a calendar without changes; its own handling of them fires twice or no
 
 from __future__ import annotations
 
+import calendar
 import datetime as dt
 import re
 
@@ -21,6 +22,18 @@ _HORIZON = 400 * DAY
 """So far is looked for two fires within a week: every day and month comes by, and every weekday's turn."""
 
 _EPOCH = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
+_MONTHS = frozenset("jan feb mar apr may jun jul aug sep oct nov dec".split())  # noqa: SIM905 - reads better than a list
+_WEEKDAYS = frozenset("mon tue wed thu fri sat sun l".split())  # noqa: SIM905 - reads better than a list
+_FIELDS = (
+    ("minute", 0, 59, frozenset[str]()),
+    ("hour", 0, 23, frozenset[str]()),
+    ("day", 1, 31, frozenset("l")),
+    ("month", 1, 12, _MONTHS),
+    ("weekday", 0, 7, _WEEKDAYS),
+)
+"""What each may be, in numbers and in words."""
+_PART = re.compile(r"(?<!/)\b[a-z0-9]+\b", re.IGNORECASE)
+"""Not how often: that may be any number."""
 _CHANCE = re.compile(r"(?<![a-z])[hr](?![a-z])", re.IGNORECASE)
 """croniter's words for a moment drawn by lot: another one at every look."""
 
@@ -35,8 +48,28 @@ def mistake(cron: str) -> str:
 
     try:
         croniter.croniter(cron, _EPOCH).get_next()
+    except croniter.CroniterBadDateError:
+        return f"names no moments: {_day(cron)} never comes"
     except (croniter.CroniterError, ValueError, KeyError, AttributeError) as error:
-        return f"names no moments: {error}"
+        return f"names no moments: {_out_of_bounds(cron) or error}"
+    return ""
+
+
+def _day(cron: str) -> str:
+    """Return the day that a cron names, for people."""
+    day, month = cron.split()[2:4]
+    if month.isdigit():
+        return f"{day} {calendar.month_name[int(month)]}"
+    return f"the day {day} of month {month}"
+
+
+def _out_of_bounds(cron: str) -> str:
+    """Return which field has what it cannot have; empty: something else is wrong."""
+    for text, (name, least, most, words) in zip(cron.split(), _FIELDS, strict=True):
+        for found in _PART.findall(text):
+            is_number = found.isdigit()
+            if (is_number and not least <= int(found) <= most) or (not is_number and found.lower() not in words):
+                return f"{found} is no {name} ({least} to {most})"
     return ""
 
 
