@@ -171,6 +171,11 @@ def _say(place: places.Place, before: object, new: object, also: tuple[str, ...]
     if new is None and before is None:
         print(f"{place.dotted} is not set in {place.shown}; nothing was changed")
         return
+    if before == new:
+        print(f"{place.dotted} = {_shown(new, is_secret=is_secret)} already; nothing was changed  ({place.shown})")
+        for note in also:
+            print(f"note: {note}")
+        return
     was = "" if before is None else f", before: {_shown(before, is_secret=is_secret)}"
     now = "is taken out, its default holds" if new is None else f"= {_shown(new, is_secret=is_secret)}"
     print(f"{place.dotted} {now}{was}  ({place.shown})")

@@ -95,7 +95,8 @@ def read(text: str, file: str) -> Reading:
     notes: list[str] = []
     for name, table in tables.items():
         if name != TABLE:
-            wrong.append(_unknown(file, text, "", name, (TABLE,), "table; did you mean [strategies.…]?"))
+            meant = name if name in found else "…"
+            wrong.append(_unknown(file, text, "", name, (TABLE,), f"table; did you mean [{TABLE}.{meant}]?"))
         elif not isinstance(table, dict):
             wrong.append(_wrong(file, text, "", name, "expected tables [strategies.<name>]"))
     given = tables.get(TABLE)
