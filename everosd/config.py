@@ -11,7 +11,7 @@ import functools
 import ipaddress
 import os
 import re
-import tomllib
+import stat
 import urllib.parse
 import zoneinfo
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal, NoReturn, TypeVar, get_args, get_ori
 import msgspec
 from msgspec import Meta
 
-from everosd import errors
+from everosd import errors, toml
 
 FILE_NAME = "everos.toml"
 ENV_PREFIX = "EVEROS_"
@@ -435,7 +435,7 @@ def load(
     Raises:
         ConfigError: names file, line and key of the first thing that is wrong.
     """
-    values = flat(tomllib.loads(defaults()))
+    values = flat(toml.read(defaults(), "default.toml"))
     ignored: set[str] = set()
     origins: Origins = {}
     path = root / FILE_NAME
@@ -515,6 +515,11 @@ def read(path: Path) -> str:
         ConfigError: it cannot be read.
     """
     try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):  # opening a pipe would wait for somebody who writes into it
+            raise errors.ConfigError(str(path), "", "is not a file", hint=f"make {path} a file that you can read")
+        if found.st_size > toml.MAX_BYTES:
+            raise errors.ConfigError(str(path), "", "is too large for settings")
         return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         return ""
@@ -528,12 +533,7 @@ def read(path: Path) -> str:
 
 def _from_text(path: Path, text: str) -> Iterator[Setting]:
     """Yield what everos.toml sets."""
-    try:
-        tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        place = re.search(r"\(at line (\d+), column \d+\)|\(at end of document\)", str(error))
-        line = int(place[1]) if place and place[1] else text.count("\n") + 1
-        raise errors.ConfigError(str(path), "", f"is not TOML: {error}", line=line) from error
+    tables = toml.read(text, str(path))
     for section, table in tables.items():
         if not isinstance(table, dict):
             _refuse_bare_key(path, text, section)

@@ -38,6 +38,7 @@ def put(text: str, name: Name, new: object) -> str:
 
     Raises:
         Awkward: nothing of it leads to the wanted text.
+        errors.RequestError: what should be a table on the way to it is a value.
     """
     wanted = tomllib.loads(text)
     _set(wanted, name, new)
@@ -128,8 +129,12 @@ def _table(document: Tables, name: Name) -> Tables | None:
 
 
 def _set(tables: Tables, name: Name, new: object) -> None:
-    for part in name[:-1]:
+    for depth, part in enumerate(name[:-1], start=1):
         tables = tables.setdefault(part, {})
+        if not isinstance(tables, MutableMapping):
+            refused = errors.RequestError(f"{'.'.join(name[:depth])} is a value and no table: nothing can be set in it")
+            refused.hint = f"set {'.'.join(name[:depth])} itself, or correct the name"
+            raise refused
     tables[name[-1]] = new
 
 

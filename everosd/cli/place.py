@@ -5,13 +5,12 @@ from __future__ import annotations
 import codecs
 import difflib
 import os
-import tomllib
 from pathlib import Path
 from typing import Literal, get_args, get_origin
 
 import msgspec
 
-from everosd import config, errors
+from everosd import config, errors, toml
 from everosd.cli import asking
 
 TABLE = "strategies"
@@ -56,7 +55,12 @@ def find(root: Path, key: str) -> Place:
         name = (TABLE, *name)
     file = strategy_settings.FILE_NAME if name[0] == TABLE else config.FILE_NAME
     # Of two names for one thing the section's counts: `memorize.async_queue` is one.
-    if len(name) < (3 if name[0] == TABLE else 2) or not all(name) or key.strip(" .") in config.SECTIONS:
+    if (
+        len(name) < (3 if name[0] == TABLE else 2)
+        or len(name) > toml.MAX_DEPTH
+        or not all(name)
+        or key.strip(" .") in config.SECTIONS
+    ):
         asking.refuse(f"{key} is not the name of a setting", "write section.key, e.g.: everosd set memory.timezone UTC")
     return Place(path=Path(os.path.realpath(root / file)), shown=root / file, name=name)
 
@@ -93,8 +97,8 @@ def kind(place: Place) -> object | None:
 def typed(place: Place, text: str) -> object:
     """Return what was typed as TOML has it: a text where one is wanted, whatever it looks like."""
     try:
-        found: object = tomllib.loads(f"x = {text}")["x"]
-    except tomllib.TOMLDecodeError:
+        found: object = toml.read(f"x = {text}", place.dotted)["x"]
+    except errors.ConfigError:
         return text
     return text if _is_text(kind(place)) and not isinstance(found, str) else found
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import codecs
 import contextlib
 import os
-import tomllib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
-from everosd import config, errors, lock
+from everosd import config, errors, lock, toml
 from everosd.cli import asking
 from everosd.cli import place as places
 from everosd.engine import advice, schedule
@@ -92,8 +91,8 @@ def _require_toml(place: places.Place, text: str) -> None:
         errors.ConfigError: it does not.
     """
     try:
-        tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
+        toml.read(text, str(place.shown))
+    except errors.ConfigError:
         _judge(place, text)
 
 

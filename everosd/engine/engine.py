@@ -87,6 +87,8 @@ class Engine:
         )
         self.is_ready = asyncio.Event()
         """Every strategy is there, and what earlier runs left is known."""
+        self._is_blind = False
+        """Whether the last look at the settings ended in what nobody expected."""
         self._ended, self._settled = asyncio.Event(), asyncio.Event()
 
     def add(self, one: strategies.Strategy) -> None:
@@ -112,7 +114,7 @@ class Engine:
 
     async def run(self) -> None:
         """Start what is due and watch `ome.toml`, until cancelled: then what runs is cancelled too."""
-        await self.settings.look()
+        await self._look()
         await self._recall()
         try:
             async with asyncio.TaskGroup() as group:
@@ -175,10 +177,22 @@ class Engine:
         """Look at ome.toml all the time; what waits for a strategy that was turned off is let go."""
         while True:
             await self._clock.sleep(strategy_settings.LOOK_S)
-            if await self.settings.look():
+            if await self._look():
                 self._events.drop_disabled()
                 for desk in self._timed.values():
                     desk.wake()
+
+    async def _look(self) -> bool:
+        """Have the settings looked at; whatever a file does to what reads it, the settings in force stay so."""
+        try:
+            found = await self.settings.look()
+        except Exception:  # looked at again in a moment
+            if not self._is_blind:
+                log.exception("strategies_not_read", path=str(self.settings.path))
+            self._is_blind = True
+            return False
+        self._is_blind = False
+        return found
 
     def _has_changed(self) -> None:
         """Have a turn after a run has begun or ended."""

@@ -13,7 +13,6 @@ import os
 import pathlib
 import re
 import stat
-import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
@@ -21,7 +20,7 @@ import msgspec
 import structlog
 from msgspec import Meta
 
-from everosd import clock, config, errors
+from everosd import clock, config, errors, toml
 from everosd.engine import schedule
 
 FILE_NAME = "ome.toml"
@@ -34,9 +33,6 @@ write in two halves. So a save is in force within two seconds, also by a busy ma
 
 BROKEN_S = 1.0
 """One that cannot be used, or is gone, is taken for such after so long: it may be on its way."""
-
-MAX_BYTES = 1 << 20
-"""A larger file is something else."""
 
 log = structlog.get_logger(__name__)
 
@@ -75,21 +71,16 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 @functools.cache
 def defaults() -> Mapping[str, Settings]:
     """Return the shipped settings of every strategy that has any."""
-    tables = tomllib.loads(config.defaults(DEFAULTS))[TABLE]
+    tables = toml.read(config.defaults(DEFAULTS), DEFAULTS)[TABLE]
     return {name: msgspec.convert(table, Settings) for name, table in tables.items()}
 
 
 def read(text: str, file: str) -> Reading:
     """Return what `text`, which stands in `file`, changes about the defaults. Pure, up to what croniter says."""
     try:
-        tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        place = re.search(r"\(at line (\d+), column \d+\)", str(error))
-        line = int(place[1]) if place else text.count("\n") + 1
-        return Reading(
-            settings=defaults(),
-            errors=(errors.ConfigError(file, "", f"is not TOML: {error}", line=line, hint=_hint(file)),),
-        )
+        tables = toml.read(text, file, hint=_hint(file))
+    except errors.ConfigError as error:
+        return Reading(settings=defaults(), errors=(error,))
     found = dict(defaults())
     wrong: list[errors.ConfigError] = []
     notes: list[str] = []
@@ -182,7 +173,7 @@ def _line(text: str, section: str, key: str) -> int | None:
     """Return the line of a key, or of the inline table that holds it."""
     found = config.line_of(text, section, key)
     if not section and (header := re.search(rf"^\s*\[+\s*[\"']?{re.escape(key)}\b", text, re.MULTILINE)):
-        found = min(text.count("\n", 0, header.end()) + 1, found or MAX_BYTES)
+        found = min(text.count("\n", 0, header.end()) + 1, found or toml.MAX_BYTES)
     if found is None and section:
         outer, _, inner = section.rpartition(".")
         found = config.line_of(text, outer, inner)
@@ -280,7 +271,7 @@ class Watcher:
     def _content(self, found: os.stat_result, signature: _Signature) -> _Seen:
         if not stat.S_ISREG(found.st_mode):  # opening a pipe would wait for somebody who writes into it
             return _Seen(signature=signature, error=self._unreadable("is not a file"))
-        if found.st_size > MAX_BYTES:
+        if found.st_size > toml.MAX_BYTES:
             return _Seen(signature=signature, error=self._unreadable("is too large for settings"))
         try:
             return _Seen(signature=signature, text=self.path.read_bytes().decode("utf-8-sig"))

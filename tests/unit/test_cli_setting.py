@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 import tomllib
 from pathlib import Path
@@ -203,3 +204,40 @@ def test_every_way_of_writing_a_table_can_be_changed(text: str) -> None:
         ]
         assert line.value(line.take_out(made, name), name) is None
         assert line.value(text, ("x", "y")) == line.value(made, ("x", "y"))
+
+
+@pytest.mark.parametrize("name", ["llm.model.x", "llm.model.x.y", "reflect_episodes.cron.hour", "memorize.mode.x.y"])
+def test_nothing_is_set_within_a_value_that_is_no_table(root: Path, name: str) -> None:
+    """Said as it is, and the file stays."""
+    (root / "everos.toml").write_text('[llm]\nmodel = "m"\n[memorize]\nmode = "chat"\n')
+    (root / "ome.toml").write_text('[strategies.reflect_episodes]\ncron = "0 2 * * 1"\n')
+    before = [(root / file).read_text() for file in ("everos.toml", "ome.toml")]
+    refusal = refused("set", name, "1")
+    assert "is a value and no table: nothing can be set in it" in str(refusal)
+    assert refusal.hint
+    assert before == [(root / file).read_text() for file in ("everos.toml", "ome.toml")]
+
+
+@pytest.mark.parametrize(("file", "name"), [("everos.toml", "memory.timezone"), ("ome.toml", "reflect_episodes.cron")])
+def test_a_file_that_nests_too_deeply_or_is_none_is_refused_in_the_daemons_words(
+    root: Path, file: str, name: str
+) -> None:
+    """Hundreds of brackets, and a pipe that nobody writes into: no traceback and no waiting; `unset` too."""
+    path = root / file
+    path.write_text("a=" + "[" * 500 + "]" * 500)
+    assert f"{path}:1: is nested too deeply" == str(refused("set", name, "UTC"))
+    assert f"{path}:1: is nested too deeply" == str(refused("unset", name))
+    path.unlink()
+    os.mkfifo(path)
+    assert f"{path}: is not a file" == str(refused("set", name, "UTC"))
+    assert f"{path}: is not a file" == str(refused("unset", name))
+
+
+def test_what_is_typed_may_be_nested_as_deeply_as_it_likes(root: Path) -> None:
+    """It is a text where one is wanted, and a wrong value where none is; a name of a hundred parts is none."""
+    deep = "[" * 500 + "]" * 500
+    typed("set", "llm.model", deep)
+    assert deep == tomllib.loads((root / "everos.toml").read_text())["llm"]["model"]
+    assert isinstance(refused("set", "api.port", deep), errors.ConfigError)
+    for name in (".".join("a" * 5000), "strategies." + ".".join("a" * 5000), "llm." + ".".join("a" * 40)):
+        assert "is not the name of a setting" in str(refused("set", name, "1"))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from everosd import config
+from everosd import config, toml
 from everosd.engine import settings
 from tests import fast_clock
 
@@ -286,7 +286,7 @@ async def test_what_cannot_be_read_is_said_and_changes_nothing(desk: Desk, tmp_p
         case "folder":
             desk.path.mkdir()
         case "large":
-            await asyncio.to_thread(desk.path.write_bytes, b"#" * (settings.MAX_BYTES + 1))
+            await asyncio.to_thread(desk.path.write_bytes, b"#" * (toml.MAX_BYTES + 1))
         case "binary":
             desk.path.write_bytes(b"a = 1\n\xff\xfe")
         case _:

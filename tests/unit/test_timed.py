@@ -16,7 +16,7 @@ import msgspec
 import pytest
 import structlog
 
-from everosd import errors, types
+from everosd import errors, toml, types
 from everosd.engine import engine, runs, settings, shown, strategy, timed
 from everosd.store import db
 from tests import step_clock
@@ -702,6 +702,29 @@ async def test_what_fails_while_it_is_switched_off_is_listed_and_can_be_asked_fo
         assert (0, 1) == (here.status.waiting, here.status.dead)
         assert here.status.last_run is not None
         assert "dead_letter" == here.status.last_run.status == (await here.told())[-1][1]
+
+
+async def test_the_watch_over_the_settings_outlives_what_nobody_expected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever reading them raises: it is logged once with where, the settings in force stay, and the next save is read."""
+    work = Work()
+
+    def fall(*_: object, **__: object) -> None:
+        reason = "nobody expected that"
+        raise RecursionError(reason)
+
+    async with house(tmp_path, work, ome=wanted(None)) as here:
+        with structlog.testing.capture_logs() as told, monkeypatch.context() as patch:
+            patch.setattr(toml, "read", fall)
+            (tmp_path / settings.FILE_NAME).write_text(wanted("0 4 * * *"))
+            for _ in range(10):
+                await here.pass_s(MINUTE)
+                await asyncio.sleep(0.001)  # it is read by a thread
+        assert here.status.enabled
+        assert ["strategies_not_read"] == [one["event"] for one in told if one["log_level"] == "error"]
+        await here.save(wanted("0 5 * * *"))
+        assert "0 5 * * *" == here.status.cron
 
 
 async def test_what_runs_is_waited_for_and_what_is_to_come_is_not(tmp_path: Path) -> None:
