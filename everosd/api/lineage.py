@@ -33,6 +33,22 @@ _OWNER_OF_PREFIX: dict[str, types.OwnerType] = {
 _OBJECTS = msgspec.json.Decoder(tuple[dict[str, object], ...])
 
 
+def owners(asked: schema.EntryQuery, public_id: str) -> Iterator[types.Owner]:
+    """Yield the owners whose entry a public id may be, the likeliest first.
+
+    Raises:
+        errors.RequestError: The scope is none that there can be.
+    """
+    where = scope.space(asked)
+    if (named := scope.named_owner(asked)) is not None:
+        yield named
+        return
+    for owner_id, entry_id in _splits(types.nfc(public_id)):
+        owner_type = asked.owner_type or _OWNER_OF_PREFIX.get(entry_id.partition("_")[0])
+        for each in ("user", "agent") if owner_type is None else (owner_type,):
+            yield types.Owner(app=where.app, project=where.project, type=each, id=owner_id)
+
+
 async def find(reader: read.Reader, asked: schema.EntryQuery, public_id: str) -> store_row.EntryRow | None:
     """Return the live entry of a public id, or of an entry id where the request names the owner.
 

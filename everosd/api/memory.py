@@ -98,7 +98,10 @@ class Memory:
         """Answer GET entries/{id}."""
         reply.called(request, "entries")
         asked = requests.decode_query(request.query_params.multi_items(), schema.EntryQuery)
-        row = await lineage.find(self._given.reader, asked, str(request.path_params["entry_id"]).removeprefix("/"))
+        public_id = str(request.path_params["entry_id"]).removeprefix("/")
+        for owner in lineage.owners(asked, public_id):
+            await self._given.cascade.until_shown(owner)
+        row = await lineage.find(self._given.reader, asked, public_id)
         if row is None:
             message = "there is no such entry in this scope"
             raise errors.NotFound(message)

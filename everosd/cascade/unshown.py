@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
+
+import msgspec
 
 from everosd import types
 from everosd.log import kind, layout
@@ -33,7 +36,7 @@ class Unshown:
         if place is None or not kind.BY_NAME[place.kind].is_searchable:
             return
         self.n += 1
-        self._written.setdefault(path, (self.n, place.owner))
+        self._written.setdefault(path, (self.n, _short(place.owner) if place.is_shortened else place.owner))
         if len(self._written) > MAX_PATHS:
             del self._written[next(iter(self._written))]
 
@@ -53,13 +56,25 @@ class Unshown:
 
     def unread(self, owner: types.Owner, n: int) -> list[types.RelPath]:
         """Return the files that an owner's first `n` writes went to and that are still to be read."""
-        return [path for path, (first, whose) in self._written.items() if whose == owner and first <= n]
+        names = _names(owner)
+        return [path for path, (first, whose) in self._written.items() if whose in names and first <= n]
 
     def is_unread(self, owner: types.Owner, n: int) -> bool:
         """Tell whether any of an owner's first `n` writes is not in the ledger."""
-        of_owner = (first for one in (self._written, self._taken) for first, whose in one.values() if whose == owner)
+        names = _names(owner)
+        of_owner = (first for one in (self._written, self._taken) for first, whose in one.values() if whose in names)
         return any(first <= n for first in of_owner)
 
     def lsn(self, owner: types.Owner) -> int:
         """Return how far an index has to be for all of an owner's writes that are in the ledger; 0: that is so."""
-        return self._lsns.get(owner, 0)
+        return max(self._lsns.get(name, 0) for name in _names(owner))
+
+
+@functools.lru_cache(maxsize=1024)
+def _names(owner: types.Owner) -> tuple[types.Owner, types.Owner]:
+    """Return what an owner may be called here: a folder's name that was shortened has the end of the id's digest alone."""
+    return owner, msgspec.structs.replace(owner, id=layout.ending(owner.id))
+
+
+def _short(owner: types.Owner) -> types.Owner:
+    return msgspec.structs.replace(owner, id=f"~{owner.id.rpartition('~')[2]}")

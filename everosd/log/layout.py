@@ -97,7 +97,13 @@ def encode(id_: str, *, fold_case: bool = False) -> str:
     segment = "".join(out)
     if len(segment.encode()) <= MAX_SEGMENT_BYTES:
         return segment
-    return f"{_prefix(out)}~{hashlib.sha256(text.encode()).hexdigest()[:_HASH_HEX_CHARS]}"
+    return f"{_prefix(out)}{ending(text)}"
+
+
+def ending(id_: str) -> str:
+    """Return what the segment of an id ends in where it is shortened."""
+    digest = hashlib.sha256(types.nfc(id_).encode(errors="surrogatepass"))
+    return f"~{digest.hexdigest()[:_HASH_HEX_CHARS]}"
 
 
 def _prefix(pieces: list[str]) -> str:

@@ -83,6 +83,51 @@ async def test_M07_what_was_flushed_is_found_by_the_very_next_request(open_door:
                 assert 2 * nth + 2 == (await door.get("episode", user_id="mara"))["total_count"]
 
 
+@pytest.mark.parametrize("user", ["mara", "M" * 128], ids=["plain", "shortened"])
+async def test_M07_an_entry_that_was_flushed_is_there_for_the_very_next_request(
+    open_door: Open, monkeypatch: pytest.MonkeyPatch, user: str
+) -> None:
+    """By its id alone, and with its owner named; also where the name of the owner's folder is shortened."""
+    monkeypatch.setattr(layout, "is_case_insensitive", lambda _: True)
+    async with open_door({}, settings='[embedding]\nmodel = "none"\n', learns=True) as door:
+        assert door.node.learning is not None
+        with door.node.learning.intake._asking():
+            for nth, named in enumerate(({}, {"user_id": user}), start=1):
+                await post(door, "memory/add", messages=[said(f"I bought a quword{nth}", 10 * nth, sender_id=user)])
+                assert "extracted" == (await post(door, "memory/flush")).json()["data"]["status"]
+                (file,) = door.root.glob("*/*/users/*/episodes/*.md")
+                assert ("~" in str(file)) == (user != "mara")
+                date = file.stem.removeprefix("episode-").replace("-", "")
+                found = await door.entry(f"{user}_ep_{date}_{nth:08}", **named)
+                assert f"quword{nth}" in found["text"]
+
+
+async def test_a_timeout_that_is_no_number_is_refused_and_a_negative_one_is_none(open_door: Open) -> None:
+    """EverOS takes numbers as text, so they are taken; `nan` and endless ones are no numbers of seconds."""
+    async with open_door({}, learns=True) as door:
+        odd: tuple[object, ...] = ("nan", "inf", "-Infinity", "soon", [], None)
+        for wrong in odd:
+            refused = await post(door, "ome/trigger", name="extract_agent_case", timeout=wrong)
+            assert 422 == refused.status_code, wrong
+            assert refused.json()["error"]["message"].endswith(": timeout"), refused.text
+        for right in (-1, 0, "2.5", 1e300):
+            assert 200 == (await post(door, "ome/trigger", name="extract_agent_case", timeout=right)).status_code, right
+
+
+async def test_strategies_are_listed_from_the_first_request_on(open_door: Open) -> None:
+    """A daemon that is ready to be asked, and whose engine is still opening its records, lists them once it has."""
+    async with open_door({}, learns=True) as door:
+        assert door.node.learning is not None
+        engine = door.node.learning.engine
+        await engine.is_ready.wait()
+        engine.is_ready.clear()
+        asked = asyncio.ensure_future(door.client.get(f"{V1}/ome/strategies"))
+        await asyncio.wait({asked}, timeout=0.05)
+        assert not asked.done()
+        engine.is_ready.set()
+        assert (await asked).json()["data"]["items"]
+
+
 async def test_a_search_does_not_wait_for_long_for_what_does_not_come(
     open_door: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:

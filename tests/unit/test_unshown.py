@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from everosd import types
 from everosd.cascade import unshown
+from everosd.log import layout
 
 MARA, THEO = (types.Owner(app="default", project="default", type="user", id=name) for name in ("mara", "theo"))
 USERS = "default_app/default_project/users"
@@ -54,6 +55,21 @@ def test_rows_and_what_cannot_be_put_into_the_ledger_are_not_waited_for() -> Non
     assert not one.is_unread(MARA, one.n)
     one.applied(3, shown=0)
     assert 0 == one.lsn(MARA)
+
+
+def test_an_owner_whose_folder_has_a_shortened_name_is_waited_for_like_any_other() -> None:
+    """The path has the beginning of the id and a digest: who asks has the id."""
+    long = types.Owner(app="default", project="default", type="user", id="ж" * 128)
+    other = types.Owner(app="default", project="default", type="user", id="ж" * 127 + "е")
+    path = types.RelPath(f"{USERS}/{layout.encode(long.id)}/episodes/episode-2026-03-02.md")
+    assert long.id not in path
+    one = unshown.Unshown()
+    one.wrote(path)
+    assert ([path], []) == (one.unread(long, one.n), one.unread(other, one.n))
+    one.taken([path])
+    assert (True, False) == (one.is_unread(long, one.n), one.is_unread(other, one.n))
+    one.applied(7, shown=6)
+    assert (7, 0) == (one.lsn(long), one.lsn(other))
 
 
 def test_no_more_than_so_many_files_are_remembered() -> None:
