@@ -92,7 +92,8 @@ class Reflection:
             self._given.reader, asked.report_id, app=where.app, project=where.project, owner_id=owner_id
         )
         if len(found) > 1:
-            message = f"{asked.report_id} is a report of {' and of '.join(one.owner.id for one in found)}: give"
+            owners = " and ".join(one.owner.id for one in found)
+            message = f"has to say which is meant, {owners} have a report {asked.report_id}"
             raise errors.RequestError(message, field="user_id")
         return found[0] if found else None
 
@@ -185,7 +186,7 @@ def _whose(where: scope.Space, named: types.Owner | None, given: str) -> tuple[t
     parts = types.parse_public_id(given)
     if parts is None:
         if types.ENTRY_ID.fullmatch(given):
-            message = f"{given} says nothing of whose it is: give its public id, or"
+            message = f"is needed, {given} says nothing of whose it is (its public id does)"
             raise errors.RequestError(message, field="user_id")
         raise errors.NotFound(UNKNOWN)
     return where.owner("user", parts.owner_id), parts.entry_id
