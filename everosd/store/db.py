@@ -70,6 +70,7 @@ class Database:
         self._files = files
         self._looking = threading.Lock()
         self._look: sqlite3.Connection | None = None
+        self._is_closed = False
 
     def is_sound(self) -> bool:
         """Tell whether to go on with what is open; False: its files were deleted or replaced, or found damaged.
@@ -121,10 +122,13 @@ class Database:
         """Run a query that is short in the caller's own thread, on what is committed. Blocks for microseconds; any thread.
 
         Raises:
-            errors.StoreError: SQLite could not read.
+            errors.StoreError: SQLite could not read, or the ledger is closed.
 
         """
         with self._looking:
+            if self._is_closed:  # a connection opened now would be closed by nobody
+                message = f"{self.path}: closed"
+                raise errors.StoreError(message)
             try:
                 if self._look is None:
                     self._look = sqlite3.connect(
@@ -174,6 +178,7 @@ class Database:
     async def close(self) -> None:
         """Checkpoint the WAL and close; waits for jobs that were handed in before."""
         with self._looking:
+            self._is_closed = True
             if self._look is not None:
                 self._look.close()
                 self._look = None

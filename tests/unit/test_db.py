@@ -94,3 +94,6 @@ async def test_a_look_and_a_write_from_another_thread(tmp_path: pathlib.Path) ->
     with pytest.raises(errors.StoreError):
         await asyncio.to_thread(database.look, lambda connection: connection.execute("SELECT no FROM meta"))
     await database.close()
+    with pytest.raises(errors.StoreError, match="closed"):
+        await asyncio.to_thread(seen)
+    assert database._look is None, "nobody would close it"
