@@ -116,9 +116,9 @@ NUMBERS = (
         "dreimal": 3,
     }
 )
-"""Number by word; what is also another word (`once`: Spanish eleven, English one time) is left out where English has it."""
-for _word in ("once", "six", "sei", "nove", "due", "tre", "elf", "acht"):
-    NUMBERS.pop(_word, None) if _word in ("once", "due", "sei", "elf") else None
+"""Number by word, without those that are more often another word: `once`, `due` and `elf` in English, `sei` in German."""
+for _word in ("once", "due", "elf", "sei"):
+    del NUMBERS[_word]
 
 TENS = frozenset(_TENS)
 MULTIPLES = {
