@@ -82,6 +82,7 @@ class Ome:
             enabled=one.enabled,
             trigger=one.trigger,
             cron=one.cron,
+            idle_seconds=one.idle_seconds,
             next_fire_time=self._moment(one.next_fire_time),
             last_run=None if one.last_run is None else self._run(one.last_run),
             settings_error=one.settings_error,

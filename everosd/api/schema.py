@@ -556,6 +556,8 @@ class StrategyItem(msgspec.Struct, frozen=True, kw_only=True):
     trigger: str
     """`event`, `cron` or `idle`."""
     cron: str | None
+    idle_seconds: float | None
+    """Started after so long a silence; None: not by silence."""
     next_fire_time: str | None
     """None where no clock starts it."""
     last_run: LastRun | None

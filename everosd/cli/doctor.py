@@ -194,7 +194,10 @@ def _reflection(strategies: Mapping[str, strategy_settings.Settings], settings: 
             text=advice.without_model(),
             hint="everosd set llm.model NAME, or: everosd set reflection.merge extractive",
         )
+    silence = "" if wanted.idle_seconds is None else f"after {show.span(wanted.idle_seconds)} of silence"
     if wanted.cron is None:
+        if silence and merges:
+            yield Finding(level="ok", about="reflection", text=f"switched on; {silence}")
         return
     times = schedule.Schedule(wanted.cron, settings.memory.zone)
     if times.is_hasty:
@@ -203,7 +206,11 @@ def _reflection(strategies: Mapping[str, strategy_settings.Settings], settings: 
     elif merges:
         at = times.after(clock.SystemClock().now())
         text = "never" if at is None else show.minute(at.astimezone(settings.memory.zone).isoformat())
-        yield Finding(level="ok", about="reflection", text=f"switched on; next {text}, {settings.memory.timezone}")
+        yield Finding(
+            level="ok",
+            about="reflection",
+            text=f"switched on; next {text}, {settings.memory.timezone}{f'; also {silence}' if silence else ''}",
+        )
 
 
 def _modes(root: Path) -> Iterator[Finding]:

@@ -86,8 +86,11 @@ def _strategy(one: Body) -> str:
 def _next(one: Body) -> str:
     if not one.get("enabled"):
         return "off"
-    at = one.get("next_fire_time")
-    return f"next {minute(str(at))}" if at else "on"
+    at, idle_s = one.get("next_fire_time"), one.get("idle_seconds")
+    parts = [f"next {minute(str(at))}"] if at else []
+    if isinstance(idle_s, (int, float)):
+        parts.append(f"after {span(idle_s)} of silence")
+    return ", ".join(parts) or "on"
 
 
 def _last(run: Body) -> str:

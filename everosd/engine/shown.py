@@ -46,6 +46,8 @@ class StrategyStatus(msgspec.Struct, frozen=True, kw_only=True):
     trigger: strategies.Trigger
     cron: str | None
     """None: not fired by the clock."""
+    idle_seconds: float | None = None
+    """Fired after so long a silence; None: not by silence."""
     next_fire_time: str | None = None
     """ISO; None: not fired by the clock, or disabled."""
     is_hasty: bool = False

@@ -396,6 +396,7 @@ class Desk:
             enabled=wanted.enabled,
             trigger="idle" if wanted.cron is None else "cron",
             cron=wanted.cron,
+            idle_seconds=wanted.idle_seconds,
             next_fire_time=next_at.isoformat() if is_counted and next_at is not None else None,
             is_hasty=is_counted and times is not None and times.is_hasty,
             last_run=self.last_run,

@@ -103,6 +103,7 @@ def test_the_status_has_a_line_for_each_strategy_that_has_something_to_tell() ->
         *show.clockwork(
             [
                 timed | {"last_run": last},
+                timed | {"last_run": None, "idle_seconds": 600.0},
                 timed | {"enabled": False, "next_fire_time": None, "last_run": None},
                 event | {"last_run": last, "waiting": 0, "running": 0, "dead": 0},
                 event | {"last_run": None, "waiting": 3, "running": 1, "dead": 2},
@@ -113,6 +114,7 @@ def test_the_status_has_a_line_for_each_strategy_that_has_something_to_tell() ->
     pad = " " * 15
     assert [
         "strategies     reflect_episodes: next 2026-03-16 02:00; last success 2026-03-09 02:00 (1 cluster consolidated (3 fragments))",
+        f"{pad}reflect_episodes: next 2026-03-16 02:00, after 10 min 0 s of silence",
         f"{pad}reflect_episodes: off",
         f"{pad}extract_atomic_facts: 1 running; 3 waiting; 2 given up",
         f"{pad}extract_atomic_facts: last failed 2026-03-09 02:00 (no room)",
