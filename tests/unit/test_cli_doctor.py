@@ -72,6 +72,13 @@ def test_keys_of_everos_without_a_use_here_are_listed(memory: Path) -> None:
     ]
 
 
+def test_beside_a_broken_ome_toml_reflection_is_told_as_the_defaults_have_it(memory: Path) -> None:
+    """What is wrong is not in force."""
+    (memory / "ome.toml").write_text("[strategies.reflect_episode]\nenabled = true\n")
+    said = {one.about: one.text for one in doctor.examine(memory)}
+    assert said["reflection"].startswith("switched off")
+
+
 def test_mistakes_in_ome_toml_are_named_with_their_lines(memory: Path) -> None:
     """All of them at once; what has no effect is a note."""
     (memory / "ome.toml").write_text("[strategies\n")

@@ -70,6 +70,15 @@ def test_F05_a_good_edit_keeps_comments_order_and_mode(root: Path) -> None:
     assert ["everos.toml", "ome.toml"] == sorted(one.name for one in root.iterdir())
 
 
+def test_what_is_set_so_already_is_said(root: Path) -> None:
+    """Nothing is written, and nobody is told that it will be in force."""
+    typed("set", "clustering.time_window_days", "400")
+    before = (root / "everos.toml").read_bytes()
+    said = typed("set", "clustering.time_window_days", "400")
+    assert "clustering.time_window_days = 400 already; nothing was changed" in said
+    assert before == (root / "everos.toml").read_bytes()
+
+
 @pytest.mark.parametrize(
     "broken", ["[strategies.reflect_episodes\n", "x = \n", "[strategies.reflect_episode]\n", "\udcff"]
 )

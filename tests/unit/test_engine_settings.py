@@ -236,6 +236,7 @@ WRONG = {
     "[strategies]\nreflect_episodes = { enabled = true, crom = 1 }\n": (2, "unknown key; did you mean cron?"),
     "[strategies]\nreflect_episodes = true\n": (2, "expected a table [strategies.reflect_episodes]"),
     "[strategy.reflect_episodes]\nenabled = true\n": (1, "unknown table; did you mean [strategies.…]?"),
+    "[reflect_episodes]\nenabled = true\n": (1, "unknown table; did you mean [strategies.reflect_episodes]?"),
     "strategies = 3\n": (1, "expected tables [strategies.<name>]"),
     "[[strategies.reflect_episodes]]\nenabled = true\n": (1, "expected a table"),
 }

@@ -194,6 +194,24 @@ def test_what_names_no_moments_is_told(cron: str) -> None:
     assert schedule.mistake(cron)
 
 
+@pytest.mark.parametrize(
+    ("cron", "said"),
+    [
+        ("61 * * * *", "61 is no minute (0 to 59)"),
+        ("0 25 * * *", "25 is no hour (0 to 23)"),
+        ("0 2 0 * *", "0 is no day (1 to 31)"),
+        ("0 2 * 13 *", "13 is no month (1 to 12)"),
+        ("0 2 * * 1,9", "9 is no weekday (0 to 7)"),
+        ("0 2 * * monday", "monday is no weekday (0 to 7)"),
+        ("0 2 30 2 *", "30 February never comes"),
+        ("0 2 31 4,6 *", "the day 31 of month 4,6 never comes"),
+    ],
+)
+def test_a_mistake_is_named_by_its_field(cron: str, said: str) -> None:
+    """What cannot be, and what could; a day that no month has."""
+    assert f"names no moments: {said}" == schedule.mistake(cron)
+
+
 def test_what_names_moments_is_no_mistake() -> None:
     """Names of days and months, with the letters of lots in them."""
     for cron in ("0 2 * * 1", "*/5 * * * *", "0 2 * mar,apr thu", "0 0 29 2 *", "0 2 L * *"):

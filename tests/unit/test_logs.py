@@ -1,0 +1,37 @@
+"""What is written of the log."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from everosd import config, logs
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was() -> Iterator[None]:
+    before, root = structlog.get_config(), logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    structlog.configure(**before)
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.captureWarnings(capture=False)
+
+
+def test_a_command_prints_no_line_of_the_log_but_a_fault() -> None:
+    """A model that is away is the answer's to tell; a traceback that nobody had thought of is wanted."""
+    stream = io.StringIO()
+    logs.set_up(config.Log(level="error", format="console", repeat_window_s=60.0), target=stream, only_faults=True)
+    logs.logger("t").error("extraction_failed", reason="the model is away")
+    assert "" == stream.getvalue()
+    try:
+        raise ZeroDivisionError  # noqa: TRY301
+    except ZeroDivisionError:
+        logs.logger("t").exception("consolidation_failed")
+    assert "consolidation_failed" in stream.getvalue()
+    assert "ZeroDivisionError" in stream.getvalue()
