@@ -11,7 +11,7 @@ import msgspec
 
 from everosd.cascade import status
 from everosd.log import writer
-from everosd.store import standing, state
+from everosd.store import report, standing, state
 from everosd.watch import scan
 
 ORDER = {kind: rank for rank, kind in enumerate(get_args(status.ProblemKind))}
@@ -26,6 +26,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """(path, line, entry id, path of the entry that counts)."""
     unresolved: Sequence[tuple[str, int, str, str]] = ()
     """(path, line, entry id, successor that is not there)."""
+    unrestored: Sequence[tuple[str, int, str]] = ()
+    """(path, line, report id) of rollbacks that are not done in all files."""
 
 
 class Problems:
@@ -128,6 +130,15 @@ class Problems:
         ]
         said += [
             status.FileProblem(
+                path=path,
+                line=line,
+                reason=f"{report_id} is rolled back, and not all files say so yet: the next run of reflect_episodes, or"
+                f" a start, finishes it; so does `everosd rollback {report_id}`",
+            )
+            for path, line, report_id in self.standing.unrestored
+        ]
+        said += [
+            status.FileProblem(
                 path=path, reason="a copy that a sync program made; merge it by hand and delete it", kind="conflict"
             )
             for path in self._conflicts
@@ -172,4 +183,8 @@ def load(connection: sqlite3.Connection) -> tuple[dict[str, tuple[status.FilePro
 
 def load_standing(connection: sqlite3.Connection) -> Standing:
     """Return what the ledger holds of duplicate ids and of successors that are not there."""
-    return Standing(duplicates=standing.duplicates(connection), unresolved=standing.unresolved(connection))
+    return Standing(
+        duplicates=standing.duplicates(connection),
+        unresolved=standing.unresolved(connection),
+        unrestored=report.unrestored_rows(connection),
+    )

@@ -136,7 +136,7 @@ def _compare(
         scratch = db.connect(pathlib.Path(folder) / "scratch.db", db.Settings(synchronous="OFF"))
         live = _connect(live_path)
         try:
-            unreadable = _fill(scratch, root, list(seen.files), timezone, progress)
+            unreadable = _fill(scratch, root, list(seen.files), timezone, progress, _remembered(live))
             illegible = scratch.execute("SELECT path FROM files WHERE error IS NOT NULL AND n_entries = 0").fetchall()
             unreadable += [path for (path,) in illegible] + [path for path, _ in seen.unreadable]
             return _report(live, scratch, len(seen.files), unreadable)
@@ -155,12 +155,25 @@ def _connect(path: pathlib.Path) -> sqlite3.Connection:
     return live
 
 
+def _remembered(live: sqlite3.Connection) -> dict[str, dict[str, str]]:
+    """Return the successors that the ledger keeps of files whose frontmatter does not parse."""
+    found: dict[str, dict[str, str]] = {}
+    rows = live.execute(
+        "SELECT d.path, d.entry_id, d.successor FROM files f CROSS JOIN deprecations d ON d.path = f.path"
+        " WHERE f.error IS NOT NULL"
+    )
+    for path, entry_id, successor in rows:
+        found.setdefault(path, {})[entry_id] = successor
+    return found
+
+
 def _fill(
     scratch: sqlite3.Connection,
     root: pathlib.Path,
     paths: list[types.RelPath],
     timezone: zoneinfo.ZoneInfo,
     progress: rebuild.Progress,
+    remembered: dict[str, dict[str, str]],
 ) -> list[str]:
     unreadable: list[str] = []
     for start in range(0, len(paths), CHUNK):
@@ -168,7 +181,11 @@ def _fill(
         for path in paths[start : start + CHUNK]:
             look = reading.read(root, path, timezone, None)
             if isinstance(look, reading.Reading):
-                files.append(look.found)
+                found = look.found
+                if found.error is not None:  # what it said before counts, and stands nowhere but in the ledger
+                    known = remembered.get(found.path, {}) | found.deprecated
+                    found = msgspec.structs.replace(found, deprecated=known)
+                files.append(found)
             elif isinstance(look, scan.Unreadable):
                 unreadable.append(path)
         scratch.execute("BEGIN")

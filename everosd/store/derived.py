@@ -8,12 +8,13 @@ hold its entries, the tables are the same: `verify` compares them (`TABLES`).
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from everosd import types
 from everosd.store import cluster, correction, report, state
 
-Fold = Callable[[sqlite3.Connection, state.Change], None]
+Fold = Callable[[sqlite3.Connection, state.Change], Collection[str] | None]
+"""May return ids of entries that others point to, and of whose pointers another thing is to be thought now."""
 
 _FOLDS: dict[str, tuple[Fold, ...]] = {
     "cluster": (cluster.fold, report.fold),
@@ -37,7 +38,7 @@ def apply(
     *,
     written: Sequence[tuple[int, state.EntryState]],
     gone: Sequence[tuple[int, str]],
-) -> None:
+) -> set[str]:
     """Bring the derived tables in step with what has become of one file.
 
     Args:
@@ -47,9 +48,14 @@ def apply(
         path: Of the file.
         written: (key, entry) added or changed, and all of them in a rebuild.
         gone: (key, entry id) removed.
+
+    Returns:
+        Ids that are to be settled anew, with all that points to them.
     """
     folds = _FOLDS.get(kind)
+    unsettled: set[str] = set()
     if folds and (written or gone):
         change = state.Change(owner=owner, path=path, written=tuple(written), gone=tuple(gone))
         for fold in folds:
-            fold(connection, change)
+            unsettled.update(fold(connection, change) or ())
+    return unsettled

@@ -112,9 +112,10 @@ def _apply(
     gone, outcome.withheld = _split_gone(connection, scope, before, removable)
     touched = [entry.entry_id for _, entry in written] + _remove(connection, order, file.path, gone)
     outcome.removed = len(gone)
-    pointers = _replace_deprecations(connection, file.path, scope, file.deprecated)
+    pointers = _replace_deprecations(connection, file.path, scope, file.deprecated, is_all=file.error is None)
     is_settled_anew = standing.settle(connection, order, file.owner, touched + pointers)
-    derived.apply(connection, file.kind, file.owner, file.path, written=written, gone=_identities(gone))
+    unsettled = derived.apply(connection, file.kind, file.owner, file.path, written=written, gone=_identities(gone))
+    is_settled_anew |= _settle_anew(connection, order, file.owner, unsettled)
     told = (*(known.key for known in gone.values()), *(row[-1] for row in moves), *(row[-1] for row in updates))
     outcome.is_standing_changed = is_settled_anew or bool(pointers) or not shadowed.isdisjoint(told)
     outcome.entries_delta = len(inserts) - len(gone)
@@ -160,7 +161,8 @@ def append_rows(
     )
     outcome = state.Outcome(added=len(ids), entries_delta=len(ids))
     outcome.is_standing_changed = standing.settle(connection, order, file.owner, ids)
-    derived.apply(connection, file.kind, file.owner, file.path, written=written, gone=())
+    unsettled = derived.apply(connection, file.kind, file.owner, file.path, written=written, gone=())
+    outcome.is_standing_changed |= _settle_anew(connection, order, file.owner, unsettled)
     _raise_sequences(connection, scope, file)
     outcome.lsn = order.lsn
     order.flush()
@@ -233,11 +235,31 @@ def _identities(gone: dict[tuple[str, int], _Known]) -> list[tuple[int, str]]:
     return [(known.key, entry_id) for (entry_id, _), known in gone.items()]
 
 
+def _settle_anew(
+    connection: sqlite3.Connection, order: numbering.Numbering, owner: types.Owner, unsettled: Collection[str]
+) -> bool:
+    """Settle what depends on a derived table; return whether there was anything."""
+    if unsettled:
+        standing.settle(connection, order, owner, unsettled)
+    return bool(unsettled)
+
+
 def _replace_deprecations(
-    connection: sqlite3.Connection, path: str, scope: tuple[str, str, str, str], wanted: dict[str, str]
+    connection: sqlite3.Connection,
+    path: str,
+    scope: tuple[str, str, str, str],
+    wanted: dict[str, str],
+    *,
+    is_all: bool = True,
 ) -> list[str]:
-    """Make the file's `deprecated_entries` the ledger's, and return the entry ids whose successor changed."""
+    """Make the file's `deprecated_entries` the ledger's, and return the entry ids whose successor changed.
+
+    Where they are not all, because the frontmatter does not parse, those known before stay: a slip of the pen does not
+    bring back what was replaced. A ledger that has not read the file before does not know them, and has the entries live
+    until the file is mended.
+    """
     found = dict(connection.execute("SELECT entry_id, successor FROM deprecations WHERE path = ?", (path,)))
+    wanted = wanted if is_all else found | wanted
     if found == wanted:
         return []
     gone = [entry_id for entry_id in found if entry_id not in wanted]
@@ -295,7 +317,8 @@ def remove_files(connection: sqlite3.Connection, paths: Iterable[str], *, now_us
         pointers = _replace_deprecations(connection, path, (owner.app, owner.project, owner.type, owner.id), {})
         connection.execute("DELETE FROM files WHERE path = ?", (path,))
         is_settled_anew = standing.settle(connection, order, owner, touched + pointers)
-        derived.apply(connection, row[4], owner, types.RelPath(path), written=(), gone=_identities(known))
+        unsettled = derived.apply(connection, row[4], owner, types.RelPath(path), written=(), gone=_identities(known))
+        is_settled_anew |= _settle_anew(connection, order, owner, unsettled)
         outcomes[path] = state.Outcome(
             removed=len(known),
             entries_delta=-len(known),

@@ -80,8 +80,12 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 # -- folding, in the transaction that applies a file -------------------------------------------------------------------
 
 
-def fold(connection: sqlite3.Connection, change: state.Change) -> None:
-    """Take over rows of `.clusters/` that were added, changed or removed."""
+def fold(connection: sqlite3.Connection, change: state.Change) -> set[str]:
+    """Take over rows of `.clusters/` that were added, changed or removed.
+
+    Returns:
+        Narratives of the reports that say something else now: who points to them may be live again.
+    """
     scope = change.scope
     is_known = connection.execute(f"SELECT 1 FROM report_rows WHERE {_ROW_OWNER} LIMIT 1", scope).fetchone()  # noqa: S608
     found: set[str] = set()
@@ -97,7 +101,7 @@ def fold(connection: sqlite3.Connection, change: state.Change) -> None:
     ]
     connection.executemany("INSERT INTO report_rows VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
     if is_known is None and not rows:
-        return
+        return set()
     # Not only those of these rows: a row that goes, or comes, may be one that shadows the same in another file.
     for entry_id in change.entry_ids:
         others = connection.execute(
@@ -107,8 +111,7 @@ def fold(connection: sqlite3.Connection, change: state.Change) -> None:
             (*scope, entry_id),
         )
         found.update(each for (each,) in others)
-    for report_id in sorted(found):
-        _settle(connection, change, report_id)
+    return {each for report_id in sorted(found) for each in _settle(connection, change, report_id)}
 
 
 def note(connection: sqlite3.Connection, change: state.Change) -> None:
@@ -136,18 +139,20 @@ def _read(entry_id: str, raw: str) -> consolidation.Row | None:
     return consolidation.read(entry_text.read("cluster", entry_id, raw).fields)
 
 
-def _settle(connection: sqlite3.Connection, change: state.Change, report_id: str) -> None:
-    """Have the table say of a report what its rows say."""
+def _settle(connection: sqlite3.Connection, change: state.Change, report_id: str) -> set[str]:
+    """Have the table say of a report what its rows say; return the narratives of a change."""
     owner = change.scope
     wanted = _report(report_id, owner, _told(connection, owner, report_id))
     known = connection.execute(f"{_SELECT} WHERE id = ? AND {_OWNER}", (report_id, *owner)).fetchone()
     if wanted == known:
-        return
+        return set()
     if wanted is None:
         connection.execute(f"DELETE FROM reflection_report WHERE id = ? AND {_OWNER}", (report_id, *owner))  # noqa: S608
     else:
         marks = ", ".join("?" * len(_COLUMNS))
         connection.execute(f"INSERT OR REPLACE INTO reflection_report ({', '.join(_COLUMNS)}) VALUES ({marks})", wanted)  # noqa: S608
+    at = _COLUMNS.index("merged_entry_id")
+    return {str(each[at]) for each in (wanted, known) if each is not None}
 
 
 def _told(connection: sqlite3.Connection, owner: cluster.Scope, report_id: str) -> list[tuple[consolidation.Row, int]]:
@@ -264,6 +269,18 @@ async def unrestored(reader: read.Reader) -> list[Report]:
     return await _fetch(
         reader, " WHERE status = 'rolled_back' AND is_restored = 0 ORDER BY created_at, id, owner_id", ()
     )
+
+
+def unrestored_rows(connection: sqlite3.Connection, limit: int = 200) -> list[tuple[str, int, str]]:
+    """Return (path, line, report id) of the rows that roll back something of which the files do not all say so yet."""
+    rows = connection.execute(
+        "SELECT e.path, e.line, r.id, max(t.place) FROM reflection_report r JOIN report_rows t ON t.app = r.app_id"
+        " AND t.project = r.project_id AND t.owner_type = r.owner_type AND t.owner_id = r.owner_id AND t.report_id = r.id"
+        " JOIN entries e ON e.key = t.key WHERE r.status = 'rolled_back' AND r.is_restored = 0 AND e.is_shadowed = 0"
+        " GROUP BY r.id, r.app_id, r.project_id, r.owner_type, r.owner_id ORDER BY e.path, e.line LIMIT ?",
+        (limit,),
+    )
+    return [(row[0], row[1], row[2]) for row in rows]
 
 
 async def rolled_back(reader: read.Reader, owner: types.Owner, cluster_id: str) -> list[Report]:

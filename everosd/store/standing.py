@@ -2,7 +2,8 @@
 
 Of entries with the same id the one in the file of the id's date wins, then path order, then order in the file. An
 entry is deprecated while its chain of successors leads to an entry that is there; a dangling or circular chain leaves
-it live.
+it live. What a rolled back consolidation replaced is not replaced by its narrative, whatever files say that are behind,
+or away, or come back: the row `rolled_back` decides, and taking the keys out of the files is tidying.
 """
 
 from __future__ import annotations
@@ -129,12 +130,38 @@ def live_successor(connection: sqlite3.Connection, scope: Scope, entry_id: str) 
 
 
 def _successor(connection: sqlite3.Connection, scope: Scope, entry_id: str) -> str | None:
-    row = connection.execute(
+    rows = connection.execute(
         "SELECT successor FROM deprecations WHERE app = ? AND project = ? AND owner_type = ? AND owner_id = ?"
-        " AND entry_id = ? ORDER BY path LIMIT 1",
+        " AND entry_id = ? ORDER BY path",
         (*scope, entry_id),
-    ).fetchone()
-    return None if row is None else str(row[0])
+    ).fetchall()
+    return next((str(each) for (each,) in rows if not _is_undone(connection, scope, entry_id, each)), None)
+
+
+_UNDONE_ANY = """
+SELECT 1 FROM reflection_report WHERE app_id = ? AND project_id = ? AND owner_type = ? AND owner_id = ?
+    AND merged_entry_id = ? AND status = 'rolled_back' LIMIT 1
+"""
+_UNDONE = """
+SELECT 1 FROM reflection_report r, json_each(r.source_members) m
+WHERE r.app_id = ? AND r.project_id = ? AND r.owner_type = ? AND r.owner_id = ? AND r.merged_entry_id = ?
+    AND r.status = 'rolled_back' AND json_extract(m.value, '$.member_id') IN (?{more}) LIMIT 1
+"""
+_PARENTS = """
+SELECT DISTINCT parent_id FROM entries WHERE app = ? AND project = ? AND owner_type = ? AND owner_id = ? AND entry_id = ?
+    AND kind = 'atomic_fact' AND parent_id <> ''
+"""
+
+
+def _is_undone(connection: sqlite3.Connection, scope: Scope, entry_id: str, successor: str) -> bool:
+    """Return whether the consolidation is rolled back in which `successor` took the place of an entry, or of its Episode."""
+    is_any = connection.execute(_UNDONE_ANY, (*scope, successor)).fetchone()
+    if is_any is None:
+        return False
+    # Whichever of several with this id counts: that may not be decided yet.
+    ids = [entry_id, *(str(each) for (each,) in connection.execute(_PARENTS, (*scope, entry_id)))]
+    sql = _UNDONE.format(more=", ?" * (len(ids) - 1))
+    return connection.execute(sql, (*scope, successor, *ids)).fetchone() is not None
 
 
 def _exists(connection: sqlite3.Connection, scope: Scope, entry_id: str) -> bool:
@@ -171,12 +198,13 @@ async def pointing(reader: read.Reader, owner: types.Owner, successor: str) -> l
 def unresolved(connection: sqlite3.Connection, limit: int = 200) -> list[tuple[str, int, str, str]]:
     """Return (path, line, entry id, successor) of deprecations that lead nowhere: dangling or circular."""
     rows = connection.execute(
-        "SELECT d.path, e.line, d.entry_id, d.successor FROM deprecations d JOIN entries e ON e.app = d.app AND e.project = d.project"
+        "SELECT d.path, e.line, d.entry_id, d.successor, d.app, d.project, d.owner_type, d.owner_id FROM deprecations d"
+        " JOIN entries e ON e.app = d.app AND e.project = d.project"
         " AND e.owner_type = d.owner_type AND e.owner_id = d.owner_id AND e.entry_id = d.entry_id"
         " WHERE e.deprecated_by IS NULL AND e.is_shadowed = 0 ORDER BY d.path, e.line LIMIT ?",
         (limit,),
     )
-    return [(row[0], row[1], row[2], row[3]) for row in rows]
+    return [tuple(row[:4]) for row in rows if not _is_undone(connection, tuple(row[4:]), row[2], row[3])]
 
 
 def duplicates(connection: sqlite3.Connection, limit: int = 200) -> list[tuple[str, int, str, str]]:

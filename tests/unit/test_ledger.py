@@ -251,6 +251,19 @@ def test_M05_removing_a_deprecation_by_hand_revives_and_putting_it_back_retires(
         assert wanted == live(connection)[A][1]
 
 
+def test_M05_a_slip_in_the_frontmatter_brings_nothing_back(connection: sqlite3.Connection) -> None:
+    """While it does not parse, the pointers known before count; mended, those that stand there."""
+    good = file("a.md", entry(A), entry(B), deprecated={A: B})
+    broken = msgspec.structs.replace(good, deprecated={}, error="the frontmatter does not parse", error_line=3)
+    apply(connection, good)
+    apply(connection, broken)
+    assert ("deprecated", B) == live(connection)[A][1:]
+    apply(connection, msgspec.structs.replace(good, deprecated={}))
+    assert ("active", None) == live(connection)[A][1:]
+    apply(connection, broken)
+    assert ("active", None) == live(connection)[A][1:]
+
+
 def test_lsn_and_keys_only_grow(connection: sqlite3.Connection) -> None:
     """Removed entries give back neither their key nor their LSN."""
     first = apply(connection, file("a.md", entry(A)))["a.md"].lsn

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import pathlib
 import random
@@ -10,6 +11,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
+from typing import cast
 
 import hypothesis
 import msgspec
@@ -19,7 +21,7 @@ from hypothesis import strategies as st
 from everosd import types
 from everosd.cascade import verify
 from everosd.log import entry, entry_text
-from everosd.store import cluster, consolidation, db, migrate, report, state
+from everosd.store import cluster, consolidation, db, migrate, report, standing, state
 from everosd.store import told as told_since
 from tests import effort, ledger_files, open_root
 from tests.ledger_files import JUN, MARA, apply, ask, ep, file, remove, tables
@@ -320,6 +322,60 @@ def test_a_cluster_with_one_live_member_is_no_candidate(connection: sqlite3.Conn
     assert [both[0], ("mara", "cl_b", 2, 1, 9_000_000)] == found()
 
 
+def fact(number: int, of: int) -> state.EntryState:
+    """One fact of an Episode."""
+    made = ledger_files.entry(ep(number).replace("ep", "af"), "atomic_fact", "text")
+    return msgspec.structs.replace(made, parent_type="episode", parent_id=ep(of))
+
+
+def pointing(name: str, *entries: state.EntryState, **pointers: int) -> state.FileState:
+    """A file with `deprecated_entries`, by bare numbers."""
+    deprecated = {f"{key[:2]}_20260302_{int(key[2:]):08}": ep(to) for key, to in pointers.items()}
+    kind = "atomic_fact" if name == "f.md" else "episode"
+    return msgspec.structs.replace(file(name, *entries, kind=kind), deprecated=deprecated)
+
+
+def standing_of(connection: sqlite3.Connection) -> dict[str, str | None]:
+    """Return what has replaced each entry that counts."""
+    found = "SELECT entry_id, deprecated_by FROM entries WHERE is_shadowed = 0 AND kind <> 'cluster'"
+    return dict(connection.execute(found).fetchall())
+
+
+@pytest.mark.parametrize("order", range(6))
+def test_R01_a_rollback_holds_whatever_files_say_that_come_back(connection: sqlite3.Connection, order: int) -> None:
+    """Old pointers to the retired narrative hide neither sources nor their facts, and make no circle; others still count."""
+    entries = pointing("e.md", *map(ledger_files.episode, (1, 2, 3, 8)), ep1=8, ep2=8, ep3=8, ep8=2)
+    facts = pointing("f.md", fact(1, 1), fact(3, 3), fact(8, 8), af1=8, af3=8, af8=2)
+    rows = file("c.md", completed(1, R1, (1, 2), 8), rolled_back(2, R1, (1, 2), 8))
+    files = [list(each) for each in itertools.permutations((entries, facts, rows))][order]
+    expected = {
+        ep(1): None,
+        ep(2): None,
+        ep(3): ep(8),
+        ep(8): ep(2),
+        fact(1, 1).entry_id: None,
+        fact(3, 3).entry_id: ep(8),
+        fact(8, 8).entry_id: ep(2),
+    }
+    apply(connection, *files)
+    assert expected == standing_of(connection)
+    assert [] == standing.unresolved(connection)
+    apply(connection, *files, force=True)
+    assert expected == standing_of(connection)
+    # Somebody takes the row out of the log: the consolidation holds again.
+    apply(connection, file("c.md", completed(1, R1, (1, 2), 8)), pointing("e.md", *entries.entries, ep1=8, ep2=8))  # type: ignore[arg-type]
+    assert [ep(8)] * 2 == [standing_of(connection)[each] for each in (ep(1), fact(1, 1).entry_id)]
+
+
+def test_a_rollback_that_is_not_done_is_named(connection: sqlite3.Connection) -> None:
+    """By file and line of its row, until `restored` says that it is."""
+    log = [completed(1, R1, (1, 2), 9), rolled_back(2, R1, (1, 2), 9)]
+    apply(connection, file("c.md", *log))
+    assert [("mara/c.md", 1, R1)] == report.unrestored_rows(connection)
+    apply(connection, file("c.md", *log, restored(3, R1)))
+    assert [] == report.unrestored_rows(connection)
+
+
 _ODD = st.sampled_from(
     ("[", "{}", "null", "3", '[{"member_id": 3}]', "[[], 7]", "-4", "9" * 5_000, '"\\ud800"', "[" * 9_000, "ep_x@", "")
 )
@@ -339,17 +395,23 @@ _FIELDS = st.fixed_dictionaries(
 )
 _LOG = st.dictionaries(st.integers(1, 6), _FIELDS, max_size=4)
 _EPISODES = st.dictionaries(st.integers(8, 9), st.sampled_from((R1, R2, "")), max_size=2)
+_POINTERS = st.dictionaries(
+    st.sampled_from(("ep1", "ep2", "ep3", "ep8", "af1", "af2")), st.sampled_from((1, 2, 8, 9)), min_size=1, max_size=4
+)
 
 
 @hypothesis.given(
     st.lists(
-        st.tuples(st.sampled_from(("one.md", "two.md")), _LOG) | st.tuples(st.just("e.md"), _EPISODES), max_size=6
+        st.tuples(st.sampled_from(("one.md", "two.md")), _LOG)
+        | st.tuples(st.just("e.md"), _EPISODES)
+        | st.tuples(st.sampled_from(("f.md", "s.md", "t.md")), _POINTERS),
+        max_size=6,
     ),
     st.randoms(),
 )
 @hypothesis.settings(max_examples=effort.rounds(300, 30), deadline=None)
 def test_whatever_is_saved_reports_are_those_of_a_rebuild(
-    saves: list[tuple[str, dict[int, dict[str, str]] | dict[int, str]]], order: random.Random
+    saves: list[tuple[str, dict[int, dict[str, str]] | dict[int, str] | dict[str, int]]], order: random.Random
 ) -> None:
     """After any saves and deletions, of rows that say anything, every table is what reading the files afresh gives."""
     live, fresh = ledger_files.ledger_in_memory(), ledger_files.ledger_in_memory()
@@ -359,9 +421,16 @@ def test_whatever_is_saved_reports_are_those_of_a_rebuild(
             last.pop(name, None)
             remove(live, f"mara/{name}")
             continue
+        if name in ("f.md", "s.md", "t.md"):
+            there = [fact(1, 1), fact(2, 2)] if name == "f.md" else [ledger_files.episode(n) for n in (1, 2, 3)]
+            last[name] = pointing(name, *there, **cast("dict[str, int]", content))
+            apply(live, last[name])
+            continue
         kind = "episode" if name == "e.md" else "cluster"
         entries = [
-            narrative(n, said) if isinstance(said, str) else row(n, **{"event": "completed", **said})
+            narrative(cast("int", n), said)
+            if isinstance(said, str)
+            else row(cast("int", n), **{"event": "completed", **cast("dict[str, str]", said)})
             for n, said in content.items()
         ]
         last[name] = file(name, *entries, kind=kind)
@@ -380,7 +449,8 @@ def everything(connection: sqlite3.Connection) -> dict[str, list[tuple[object, .
     """Return all tables about consolidations, with ids in the place of the ledger's numbers."""
     by_id = "SELECT e.path, e.entry_id, t.report_id FROM {} t JOIN entries e ON e.key = t.key ORDER BY 1, 2"
     helpers = {name: connection.execute(by_id.format(name)).fetchall() for name in ("narratives", "report_rows")}
-    return tables(connection) | helpers
+    standings = connection.execute("SELECT path, entry_id, status, deprecated_by FROM entries ORDER BY 1, 2").fetchall()
+    return tables(connection) | helpers | {"standing": standings}
 
 
 @pytest.mark.parametrize(
