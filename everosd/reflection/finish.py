@@ -78,9 +78,10 @@ class Finish:
         self._step("facts")
         replaced = await self._deprecate_sources(narrative)
         self._step("sources")
-        await self._until_deprecated(narrative, replaced)
-        n_facts = await self._deprecate_facts(narrative, [entry_id for entry_id, _ in replaced])
+        await self._until_deprecated(narrative, [entry_id for entry_id, _ in replaced])
+        of_facts = await self._deprecate_facts(narrative, [entry_id for entry_id, _ in replaced])
         self._step("source_facts")
+        await self._until_deprecated(narrative, of_facts)
         members = [{"member_id": entry_id, "member_type": source.EPISODE} for entry_id, _ in replaced]
         fields = {
             "timestamp": self._clock.now().astimezone(dt.UTC).isoformat(),
@@ -91,7 +92,7 @@ class Finish:
             "source_members": msgspec.json.encode(members).decode(),
             "source_count": str(len(replaced)),
             "merged_entry_id": narrative.entry_id,
-            "deprecated_fact_count": str(n_facts),
+            "deprecated_fact_count": str(len(of_facts)),
             "sources": escape.write_list(f"{entry_id}@{of_text}" for entry_id, of_text in replaced),
         }
         await self._pen.append(owner, source.ROW, [entry.Draft(fields=fields)])
@@ -139,11 +140,11 @@ class Finish:
         pointed = await self._point(narrative, rows, is_as_read)
         return [(entry_id, of_text) for entry_id, of_text in digests.items() if entry_id in pointed]
 
-    async def _deprecate_facts(self, narrative: row.EntryRow, sources: list[str]) -> int:
-        """Point to the narrative from the facts of its sources that nothing has replaced; return how many do."""
+    async def _deprecate_facts(self, narrative: row.EntryRow, sources: list[str]) -> set[str]:
+        """Point to the narrative from the facts of its sources that nothing has replaced; return those that do."""
         facts = await self._reader.children(narrative.owner, sources, source.FACT)
         rows = [one for one in facts if _is_free(one, narrative.entry_id)]
-        return len(await self._point(narrative, rows, None))
+        return await self._point(narrative, rows, None)
 
     async def _point(
         self, narrative: row.EntryRow, rows: Iterable[row.EntryRow], where: Callable[[entry.Entry], bool] | None
@@ -157,9 +158,9 @@ class Finish:
             self._step("pointed")
         return pointed
 
-    async def _until_deprecated(self, narrative: row.EntryRow, replaced: list[tuple[str, str]]) -> None:
-        """Wait until the ledger knows: who takes facts of a source just now looks there before it is done."""
-        left = [entry_id for entry_id, _ in replaced]
+    async def _until_deprecated(self, narrative: row.EntryRow, replaced: Iterable[str]) -> None:
+        """Wait until the ledger knows: who takes facts of a source just now, who searches, and who undoes it look there."""
+        left = list(replaced)
         paths: set[types.RelPath] = set()
 
         async def is_known() -> bool:

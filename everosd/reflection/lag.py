@@ -17,6 +17,9 @@ PATIENCE_S = 10.0
 SHOWN_S = 5.0
 """How long the indexes may take to follow the ledger: after it a search may still find what was replaced, for a moment."""
 
+_PUT_BACK = "put it back, or wait until everosd has noticed that it is gone, then try again"
+_MEND = "mend the file and save it, then try again"
+
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """An entry as it stands in its file."""
@@ -25,6 +28,14 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """`source.digest_of` it."""
     successor: str
     """What `deprecated_entries` of its file says; empty: nothing."""
+
+
+class Pointer(msgspec.Struct, frozen=True, kw_only=True):
+    """A key of `deprecated_entries`."""
+
+    entry_id: str
+    parent_id: str
+    """Of the entry, where it is in that file; else empty."""
 
 
 class Lag:
@@ -119,6 +130,34 @@ class Lag:
             for one in parsed.entries:
                 if one.nth == 0 and (path, one.id) in here:
                     found[one.id] = _standing(one, parsed)
+        return found
+
+    def pointers(
+        self, paths: Collection[types.RelPath], successor: str, *, is_each_there: bool = False
+    ) -> dict[types.RelPath, list[Pointer]]:
+        """Return what points to `successor` in these files as they are now, by file. Blocks.
+
+        Args:
+            paths: Which files; those that are not there hold nothing.
+            successor: Entry id.
+            is_each_there: Refuse where one is not there.
+
+        Raises:
+            WriteRefused: a file cannot be read, or does not parse.
+        """
+        found: dict[types.RelPath, list[Pointer]] = {}
+        for path in paths:
+            parsed = self._parsed(path)
+            if parsed is None:
+                if is_each_there:
+                    raise errors.WriteRefused(path, "the file is not there", hint=_PUT_BACK)
+                continue
+            if parsed.error is not None:
+                raise errors.WriteRefused(path, parsed.error.reason, line=parsed.error.line, hint=_MEND)
+            parents = {one.id: one.fields.get("parent_id", "") for one in parsed.entries}
+            ids = [one for one, named in parsed.deprecated.items() if named == successor]
+            if ids:
+                found[path] = [Pointer(entry_id=one, parent_id=parents.get(one, "")) for one in ids]
         return found
 
     def _parsed(self, path: types.RelPath) -> parse.Parsed | None:

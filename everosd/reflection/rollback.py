@@ -1,13 +1,13 @@
 """One consolidation undone: its sources and their facts are live again, the narrative is retired, and all of it stays on record.
 
-The row `rolled_back` commits it; the files follow, and `restored` says that they have. What people undo of it later stays
-undone.
+The row `rolled_back` commits it, and alone has the sources live again (`store.standing`); that the files say so, too, is
+tidying, after which `restored` is written. What people undo of it later stays undone.
 """
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
-import itertools
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -19,6 +19,9 @@ from everosd.reflection import finish, lag, source
 from everosd.store import read, report, row, standing
 
 log = structlog.get_logger(__name__)
+
+N_TRIES = 3
+"""How often keys are taken out of files that somebody keeps putting back, before it is left for later."""
 
 
 class RolledBack(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,13 +53,14 @@ class Rollback:
 
         Raises:
             Conflict: it is undone already, a later one builds on it, or nothing of what it replaced is there.
-            WriteRefused: a file may not be rewritten; what was begun is finished at the next start or run.
+            WriteRefused: a file cannot be read or may not be rewritten. Where the row is written already, the message says
+                that the rest is done by the next run or start, or when this is called again.
             StoreError: the ledger does not take note of it, which is done all the same.
         """
         owner, narrative = wanted.owner, wanted.merged_entry_id
         if wanted.status == "rolled_back":
             if not wanted.is_restored:
-                return await self.finish(wanted)
+                return await self._finish(wanted)
             message = f"the consolidation {wanted.report_id} is rolled back already"
             raise errors.Conflict(message)
         if (later := await report.builds_on(self._reader, owner, narrative)) is not None:
@@ -66,9 +70,26 @@ class Rollback:
         if not await self._sources(wanted):
             message = f"nothing of what {types.public_id(owner.id, narrative)} replaced is there any more"
             raise errors.Conflict(message, hint="put the sources back into their files, then try again")
+        # A file that does not parse can be left with pointers that nobody may take out: better nothing is done.
+        await asyncio.to_thread(self._lag.pointers, await self._paths(wanted), narrative, is_each_there=True)
         await self._append(wanted, "rolled_back", with_sources=True)
         self._step("rolled_back")
-        return await self.finish(wanted)
+        return await self._finish(wanted)
+
+    async def _finish(self, wanted: report.Report) -> RolledBack:
+        """Finish it; what stops that says that it is committed."""
+        committed = f"the consolidation {wanted.report_id} is rolled back, and what is left to tidy is done by itself"
+        hint = "mend what is said, then the next run of reflect_episodes, a start, or typing the same again finishes it"
+        try:
+            return await self.finish(wanted)
+        except errors.WriteRefused as error:
+            reason = f"{error.reason}; {committed}"
+            raise errors.WriteRefused(error.path, reason, line=error.line, hint=error.hint or hint) from error
+        except errors.StoreError as error:
+            said = type(error) if isinstance(error, errors.StoreRefused) else errors.StoreError
+            told = said(f"{error}; {committed}")
+            told.hint = error.hint or hint
+            raise told from error
 
     async def finish(self, wanted: report.Report) -> RolledBack:
         """Have the files say what the row `rolled_back` says, from wherever that was left.
@@ -76,9 +97,9 @@ class Rollback:
         Raises:
             WriteRefused, StoreError: as `run`.
         """
-        sources = await self._sources(wanted)
-        await self._restore(wanted, sources)
+        await self._restore(wanted)
         self._step("sources_restored")
+        sources = await self._sources(wanted)
         await self._retire(wanted, sources)
         self._step("retired")
         await self._append(wanted, "restored")
@@ -93,25 +114,43 @@ class Rollback:
         found = [await self._reader.find(wanted.owner, one.member_id) for one in wanted.source_members]
         return sorted((one for one in found if one is not None), key=lambda one: (one.timestamp_us, one.entry_id))
 
-    async def _restore(self, wanted: report.Report, sources: Iterable[row.EntryRow]) -> None:
+    async def _restore(self, wanted: report.Report) -> None:
         """Take the pointers to the narrative away from its sources and their facts, in whichever files they stand."""
         owner, narrative = wanted.owner, wanted.merged_entry_id
-        ids = [one.member_id for one in wanted.source_members]
-        facts = await self._reader.children(owner, ids, source.FACT)
-        ours = {*ids, *(one.entry_id for one in (*sources, *facts))}
-        pointing = [
-            (path, each) for path, each in await standing.pointing(self._reader, owner, narrative) if each in ours
-        ]
-        # In one write where they stand in one file: the narrative is not left without any of them in between.
-        for path, group in itertools.groupby(pointing, key=lambda one: one[0]):
-            try:
-                await self._pen.deprecate(path, {}, revived={each: narrative for _, each in group})
-            except errors.NotFound:  # somebody has deleted the file
-                continue
-            self._step("revived")
-        await self._until_known(
-            lambda one: one is None or one.deprecated_by != narrative, owner, [each for _, each in pointing]
-        )
+        ids = {one.member_id for one in wanted.source_members}
+        facts = [one.entry_id for one in await self._reader.children(owner, sorted(ids), source.FACT)]
+        ours = {*ids, *facts}
+        theirs: dict[types.RelPath, list[str]] = {}
+        for _ in range(N_TRIES):
+            # As the files say it: the ledger may not have read the last of them yet.
+            found = await asyncio.to_thread(self._lag.pointers, await self._paths(wanted), narrative)
+            theirs = {
+                path: [one.entry_id for one in pointers if one.entry_id in ours or one.parent_id in ids]
+                for path, pointers in found.items()
+            }
+            if not any(theirs.values()):
+                break
+            # In one write where they stand in one file: the narrative is not left without any of them in between.
+            for path, group in theirs.items():
+                try:
+                    await self._pen.deprecate(path, {}, revived=dict.fromkeys(group, narrative))
+                except errors.NotFound:  # somebody has deleted the file
+                    continue
+                self._step("revived")
+        else:
+            path = next(path for path, group in theirs.items() if group)
+            raise errors.WriteRefused(path, f"what points to {narrative} is put back as soon as it is taken out")
+        known = {*ours, *(each for group in theirs.values() for each in group)}
+        await self._until_known(lambda one: one is None or one.deprecated_by != narrative, owner, sorted(known))
+
+    async def _paths(self, wanted: report.Report) -> list[types.RelPath]:
+        """Return the files of all that a consolidation replaced or made, and of what points to its narrative."""
+        owner, narrative = wanted.owner, wanted.merged_entry_id
+        ids = [*(one.member_id for one in wanted.source_members), narrative]
+        rows = [await self._reader.find(owner, each) for each in ids]
+        rows += await self._reader.children(owner, ids, source.FACT)
+        pointing = [path for path, _ in await standing.pointing(self._reader, owner, narrative)]
+        return list(dict.fromkeys([*(one.path for one in rows if one is not None), *pointing]))
 
     async def _retire(self, wanted: report.Report, sources: list[row.EntryRow]) -> None:
         """Point from the narrative and its facts to its newest source."""
@@ -149,8 +188,8 @@ class Rollback:
             log.info("rollback_not_seen", reason=str(error))
 
     async def _is_known(self, wanted: report.Report) -> bool:
-        found = await report.of_narrative(self._reader, wanted.owner, wanted.merged_entry_id)
-        return found is not None and found.is_restored
+        found = await report.find(self._reader, wanted.report_id, app=wanted.owner.app, project=wanted.owner.project)
+        return any(one.is_restored for one in found if one.owner == wanted.owner)
 
     async def _append(self, wanted: report.Report, event: str, *, with_sources: bool = False) -> None:
         fields = {

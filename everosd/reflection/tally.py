@@ -91,10 +91,14 @@ class Tally:
 
     def failed(self, owner: types.Owner, what: str, error: Exception) -> None:
         """Note, and log, what nobody had thought of; the others go on. A fault of the disk fails the run: it is tried again."""
-        self._failed.append(str(error) if is_of_disk(error) else f"{errors.describe(error)} (see the log)")
+        said = errors.describe(error)
         if is_of_disk(error):
+            self._failed.append(said)
             self.unfinished = self.unfinished or error
-        log.error("consolidation_failed", owner=owner.id, subject=what, reason=errors.describe(error), exc_info=error)
+            log.warning("consolidation_stopped", owner=owner.id, subject=what, reason=said)
+        else:
+            self._failed.append(f"{said} (see the log)")
+            log.error("consolidation_failed", owner=owner.id, subject=what, reason=said, exc_info=error)
 
     @property
     def has_written(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 
 import msgspec
 import pytest
@@ -13,9 +13,9 @@ import pytest_asyncio
 
 from everosd import errors, types
 from everosd.cascade import verify
-from everosd.log import file
-from everosd.reflection import source
-from everosd.store import cluster, report
+from everosd.log import entry, file
+from everosd.reflection import finish, source
+from everosd.store import cluster, report, row, standing
 from tests import open_root, reflecting
 from tests.reflecting import CLUSTER, STORY, said
 
@@ -263,3 +263,156 @@ async def test_a_rollback_that_the_disk_stopped_goes_on_when_it_is_asked_for_aga
     assert (tuple(ids), narrative.entry_id) == (done.restored, done.retired)
     assert ids == [one.entry_id for one in await mind.live()]
     assert 3 == len(await mind.facts())
+
+
+async def test_R01_a_rollback_is_refused_while_a_file_does_not_parse(mind: reflecting.Mind) -> None:
+    """Nothing is written, what was replaced stays so, the file is named; once it is mended the rollback does all of it."""
+    ids = await mind.tell(*STORY)
+    await mind.run()
+    narrative = await mind.narrative()
+    for one in (ids[0], (await mind.root.reader.children(mind.owner, [ids[1]], "atomic_fact"))[0].entry_id):
+        path = (await mind.of(one)).path
+        good = await mind.root.text(path)
+        await mind.root.save(path, good.replace("entry_count:", "bad: [\nentry_count:", 1))
+        await mind.root.settled()
+        before = await asyncio.to_thread(mind.digest)
+        with pytest.raises(errors.WriteRefused, match="does not parse") as caught:
+            await mind.rollback(narrative.entry_id)
+        assert path in str(caught.value)
+        assert caught.value.line is not None
+        assert caught.value.hint
+        assert before == await asyncio.to_thread(mind.digest)
+        assert [narrative.entry_id] == [one.entry_id for one in await mind.live()], (
+            "a slip of the pen brings nothing back"
+        )
+        assert () == (await verify.verify(mind.root.node.cascade)).differences
+        await mind.root.save(path, good)
+        await mind.root.settled()
+    assert tuple(ids) == (await mind.rollback(narrative.entry_id)).restored
+    assert 3 == len(await mind.facts())
+
+
+async def test_R01_a_file_that_breaks_during_a_rollback_is_finished_later(mind: reflecting.Mind) -> None:
+    """The error says that it is done and what is left, the status names it; sources live; mended, the next run finishes."""
+    ids = await mind.tell(*STORY)
+    await mind.run()
+    narrative = await mind.narrative()
+    told = await mind.report_of(narrative.entry_id)
+    path = (await mind.of(ids[0])).path
+    good = await mind.root.text(path)
+    cut = reflecting.over(mind.root, reflecting.Fuse(1))
+    assert await reflecting.killed(cut.reflection.rollback(told))
+    await mind.root.save(path, good.replace("entry_count:", "bad: [\nentry_count:", 1))
+    await mind.root.settled()
+    with pytest.raises(errors.WriteRefused, match=r"rolled back, and what is left .* by itself"):
+        await mind.rollback(narrative.entry_id)
+    assert set(ids) < {one.entry_id for one in await mind.live()}
+    assert 3 <= len(await mind.facts())
+    assert "rolled_back" == (await mind.report_of(narrative.entry_id)).status
+    assert any(told.report_id in one.reason for one in mind.root.node.cascade.status().problems)
+    await mind.root.save(path, good)
+    await mind.root.settled()
+    assert "1 consolidation finished" in (await mind.run()).note
+    assert ids == [one.entry_id for one in await mind.live()]
+    assert not any(told.report_id in one.reason for one in mind.root.node.cascade.status().problems)
+    assert f": {narrative.entry_id}\n" not in await mind.root.text(path)
+
+
+async def test_M10_files_that_come_back_after_a_rollback_hide_nothing(mind: reflecting.Mind) -> None:
+    """Episodes and facts as they were while merged, put back by a sync: the sources live on, and no narrative beside them."""
+    ids = await mind.tell(*STORY)
+    await mind.run()
+    narrative = await mind.narrative()
+    paths = {(await mind.of(one)).path for one in ids}
+    paths |= {one.path for one in await mind.root.reader.children(mind.owner, ids, "atomic_fact")}
+    old = {path: await mind.root.text(path) for path in paths if (await mind.of(narrative.entry_id)).path != path}
+    assert all(narrative.entry_id in text for text in old.values())
+    await mind.rollback(narrative.entry_id)
+    for path, text in old.items():
+        await mind.root.save(path, text)
+    await mind.root.settled()
+    assert ids == [one.entry_id for one in await mind.live()]
+    assert 3 == len([one for one in await mind.live("atomic_fact") if one.parent_id in ids])
+    assert () == (await verify.verify(mind.root.node.cascade)).differences
+
+
+async def test_R01_a_rollback_takes_out_pointers_that_the_ledger_has_not_read(
+    mind: reflecting.Mind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A merge of many facts was undone at once, and most of them were gone for good."""
+    await mind.tell(*STORY)
+    await mind.run()
+    narrative = await mind.narrative()
+
+    async def knows_nothing(*_: object) -> list[object]:
+        return []
+
+    monkeypatch.setattr(standing, "pointing", knows_nothing)
+    await mind.rollback(narrative.entry_id)
+    texts = [path.read_text() for path in mind.root.path.rglob("*.md") if mind.owner.id in path.parts]
+    assert not any(f": {narrative.entry_id}\n" in text.partition("\n---\n")[0] for text in texts)
+    assert 3 == len(await mind.facts())
+
+
+async def test_R01_old_facts_are_out_of_the_ledger_when_a_run_is_over(
+    mind: reflecting.Mind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until the ledger knows that they are replaced there is no row that says so."""
+    ids = await mind.tell(*STORY)
+    facts = [one.entry_id for one in await mind.root.reader.children(mind.owner, ids, "atomic_fact")]
+    waited: list[set[str]] = []
+    real = finish.Finish._until_deprecated
+
+    async def noted(self: finish.Finish, narrative: row.EntryRow, replaced: Iterable[str]) -> None:
+        waited.append(set(replaced))
+        await real(self, narrative, waited[-1])
+
+    monkeypatch.setattr(finish.Finish, "_until_deprecated", noted)
+    await mind.run()
+    assert [set(ids), set(facts)] == waited
+
+
+async def test_two_reports_of_one_narrative_are_told_apart(mind: reflecting.Mind) -> None:
+    """A person copies a row under another id: the one that does not count is refused by the name of the one that does."""
+    ids = await mind.tell(*STORY, has_facts=False)
+    await mind.run()
+    narrative = await mind.narrative()
+    (real,) = [one for one in await mind.reports() if one.owner == mind.owner]
+    fields = {
+        "timestamp": "2026-01-01T00:00:00+00:00",
+        "event": "completed",
+        "cluster_id": CLUSTER,
+        "report_id": "7" * 32,
+        "source_members": "[]",
+        "merged_entry_id": narrative.entry_id,
+    }
+    await mind.root.pen.append(mind.owner, "cluster", [entry.Draft(fields=fields)])
+    await mind.root.settled()
+    (copied,) = [one for one in await mind.reports() if one.report_id == "7" * 32]
+    with pytest.raises(errors.Conflict, match=real.report_id) as caught:
+        await mind.reflection.rollback(copied)
+    assert real.report_id in caught.value.hint
+    assert tuple(ids) == (await mind.reflection.rollback(real)).restored
+
+
+async def test_O10_a_run_on_a_full_disk_fails_and_says_why(mind: reflecting.Mind) -> None:
+    """It is no success with something in a log: the engine tries again, and nothing is lost."""
+    ids = await mind.tell(*STORY, has_facts=False)
+
+    def full(name: str) -> None:
+        if name == "written":
+            raise OSError(errno.ENOSPC, "no space left on device")
+
+    context = mind.root.pen._context
+    context.step = full
+    try:
+        with pytest.raises(errors.WriteRefused, match="no space"):
+            await mind.run()
+    finally:
+        context.step = file.no_step
+    assert ids == [one.entry_id for one in await mind.live()]
+    mind.merging.error = errors.StoreRefused("system.db: no space left on the disk")
+    with pytest.raises(errors.StoreRefused, match="no space"):
+        await mind.run()
+    mind.merging.error = None
+    assert "1 cluster consolidated (3 fragments)" == (await mind.run()).note
