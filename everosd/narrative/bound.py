@@ -4,13 +4,12 @@
 
 from __future__ import annotations
 
-import collections
 import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from everosd.index import token
-from everosd.narrative import check, figure, words
+from everosd.narrative import check, figure, nearest, words
 
 _MIN_SHARED = 2
 """Words that two clauses share which are of the same."""
@@ -37,11 +36,11 @@ class Bound:
         for line in lines:
             for sentence in check.sentences(line):
                 self._clauses += _clauses(sentence, _speaker(line))
-        self._having: dict[str, list[int]] = {}
+        self._nearest = nearest.Nearest(clause.terms for clause in self._clauses)
+        self._with: dict[float, list[int]] = {}
         for at, clause in enumerate(self._clauses):
-            for term in clause.terms:
-                self._having.setdefault(term, []).append(at)
-        self._numbers = frozenset[float]().union(*(clause.numbers for clause in self._clauses))
+            for number in clause.numbers:
+                self._with.setdefault(number, []).append(at)
 
     def belies(self, sentence: str) -> bool:
         """Return whether the text gives another number to that of which a sentence says one.
@@ -52,30 +51,25 @@ class Bound:
         return any(
             self._belies(clause, number)
             for clause in _clauses(sentence, _speaker(sentence))
-            for number in clause.numbers & self._numbers
+            for number in clause.numbers & self._with.keys()
         )
 
     def _belies(self, asked: _Clause, number: float) -> bool:
-        counts = collections.Counter(at for term in asked.terms for at in self._having.get(term, ()))
-        best = max(counts.values(), default=0)
-        if best < _MIN_SHARED:
+        counts = self._nearest.find(asked.terms)
+        if max(counts.values(), default=0) < _MIN_SHARED:
             return False
-        nearest = [self._clauses[at] for at, n in counts.items() if n == best]
-        if not all(clause.numbers for clause in nearest):
+        likest = [self._clauses[at] for at in counts]
+        if not all(clause.numbers for clause in likest) or any(number in clause.numbers for clause in likest):
             return False
-        return not any(self._is_of(asked, at, number, counts[at], nearest) for at in self._with(number))
+        is_named = any(clause.names & asked.names for clause in likest)
+        return not any(_may_be_of(asked, self._clauses[at], is_named=is_named) for at in self._with[number])
 
-    def _with(self, number: float) -> list[int]:
-        return [at for at, clause in enumerate(self._clauses) if number in clause.numbers]
 
-    def _is_of(self, asked: _Clause, at: int, number: float, n_shared: int, nearest: list[_Clause]) -> bool:
-        """Return whether a clause that has the number may say it of the same."""
-        clause = self._clauses[at]
-        if any(number in one.numbers for one in nearest):
-            return True
-        if not clause.names or clause.names & asked.names:
-            return True  # "it is 950 now" may be said of anything
-        return n_shared >= _MIN_SHARED and not any(one.names & asked.names for one in nearest)
+def _may_be_of(asked: _Clause, clause: _Clause, *, is_named: bool) -> bool:
+    """Return whether a clause may say its number of the same; `is_named`: others that are more like it name who it is of."""
+    if not clause.names or clause.names & asked.names:
+        return True  # "it is 950 now" may be said of anything
+    return len(clause.terms & asked.terms) >= _MIN_SHARED and not is_named
 
 
 def _clauses(sentence: str, speaker: str) -> list[_Clause]:

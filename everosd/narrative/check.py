@@ -9,10 +9,8 @@ has to tell. Where in doubt a text is taken to invent: whoever asks has the sour
 
 from __future__ import annotations
 
-import collections
 import datetime as dt
 import functools
-import itertools
 import re
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
@@ -20,7 +18,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from everosd.index import token
-from everosd.narrative import figure, words
+from everosd.narrative import figure, nearest, sentence, words
 
 SUPPORT = 0.6
 """Share of a statement's words that its sources must have."""
@@ -33,14 +31,14 @@ MAX_COUNT = 20
 
 _CASED = r"[A-ZÀ-ÖØ-ÞĀ-ŽΑ-ΩА-ЯЁ]"
 _NAME_WITHIN = re.compile(rf"(?<=[\w,] ){_CASED}[^\W\d_]{{2,}}")
-_WORD = re.compile(r"[^\W_]+(?:['’.&-][^\W_]+)*")
+WORD = re.compile(r"[^\W_]+(?:['’.&-][^\W_]+)*")
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u3041-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
-_SENTENCE = re.compile(r"(?<=[.!?…])[\"'”’»)\]]*\s+|(?<=[。！？])[」』”’）]*|\n+")
 _OPENS = re.compile(r"(?:^|[.!?…:;。！？：]|[\"'“”„«»‘(\[*•#>-]|\n)\s*$")
 _ABBREVIATED = re.compile(r"\b(?:mr|mrs|ms|dr|prof|st|sr|jr|vs|e\.g|i\.e|bzw|z\.b)\.\s*$", re.IGNORECASE)
-_ORDINAL = re.compile(r"(?<![\d.])\d{1,2}\.$")
 _MAY = re.compile(r"\b\d{1,2}(?:er|\.)?\s+mai\b|\bmai\s+\d{4}|\b(?:im|seit|ab|en|fin|debut|depuis)\s+mai\b")
 """A month that is called as Italians say never."""
+_BORN = re.compile(r"\bnés?\b", re.IGNORECASE)
+"""Without its accent it would deny."""
 _SPEAKER = re.compile(
     r"^(?:\W*\d{4}-\d\d-\d\d[^\n:]*(?:\d\d:\d\d(?::\d\d)?)?\]?\s+|\[[^\]\n]{1,40}\]\s*)?(?P<name>[^\s:：][^:：\n]{0,59})[:：]\s?(?P<said>.*)$"
 )
@@ -82,8 +80,8 @@ _DEMONYMS = (
     "enne",
     "ais",
 )
-_STOPS = token.STOP_WORDS | words.STOP
-LIGHT = _STOPS | words.TELLING | words.ABSTRACT
+STOP = token.STOP_WORDS | words.STOP
+LIGHT = STOP | words.TELLING | words.ABSTRACT
 """Words that a text may bring along."""
 _MIN_STATEMENT = 3  # words of weight; one in so many has to be told
 _LEAD_CHARS = 40  # before a word, that say whether it begins a sentence
@@ -132,12 +130,16 @@ class Grounds:
         self._numbers = {number for one in figures for number in one.numbers}
         self._terms = _terms(self._whole)
         self._names = frozenset(words.fold(word) for word in re.findall(rf"{_CASED}[^\W\d_]+", self._whole))
+        self._names_by_start: dict[str, list[str]] = {}
+        for name in self._names:
+            self._names_by_start.setdefault(name[:_MIN_NICKNAME], []).append(name)
+        self._n_listed: frozenset[int] | None = None
         self._speakers: frozenset[str] = frozenset()
         self._names_said: tuple[str, ...] = ()
         """Of those who speak, as they are written, the longest first."""
         self._units = self._read_units()
         # German writes every noun large: only who speaks is known to be a name.
-        names = self._speakers if _is_german(self._whole) else self._names
+        names = self._speakers if reads_german(self._whole) else self._names
         self._name_forms = frozenset(form for name in names for form in _forms(name))
         self._all = _Pool(self._units)
         self._pools: dict[frozenset[str], _Pool] = {}
@@ -186,31 +188,30 @@ class Grounds:
         """Return whether a number may count what is listed: as many names stand beside what it counts, or in a list."""
         if number > MAX_COUNT:
             return False
-        for each in (text, self._whole):
-            for listed in _LIST.findall(each):
-                if len(_LISTED.split(listed)) == number:
-                    return True
-        after = [words.fold(word) for word in _WORD.findall(text[at : at + 60])[:2]]
+        if self._n_listed is None:
+            self._n_listed = _n_listed(self._whole)
+        if number in self._n_listed or number in _n_listed(text):
+            return True
+        after = [words.fold(word) for word in WORD.findall(text[at : at + 60])[:2]]
         if number == len(self._names_said) and not words.PEOPLE.isdisjoint(after):
             return True
-        counted = [word for word in _WORD.findall(text[at : at + 60])[:3] if words.fold(word) not in LIGHT]
+        counted = [word for word in WORD.findall(text[at : at + 60])[:3] if words.fold(word) not in LIGHT]
         for word in counted[:2]:
             stems = _forms(word)
             beside: set[str] = set()
-            for sentence in itertools.chain(_SENTENCE.split(text), (unit.text for unit in self._units)):
-                if stems & _terms(sentence):
-                    beside |= {
-                        words.fold(name) for name in _beside(stems, sentence)
-                    } & self._names - words.MONTHS.keys()
+            counting = [one for one in sentences(text) if stems & _terms(one)]
+            counting += [unit.text for unit in self._units if stems & unit.terms]
+            for one in counting:
+                beside |= {words.fold(name) for name in _beside(stems, one)} & self._names - words.MONTHS.keys()
             if beside and number in (len(beside), len(beside - self._speakers)):
                 return True
         return False
 
     def _strangers(self, text: str, taken: frozenset[int]) -> Iterator[tuple[int, str]]:
         """Yield the names in `text` that no source has, and where they stand."""
-        is_german = _is_german(text)
+        is_german = reads_german(text)
         before = ""
-        for match in _WORD.finditer(text):
+        for match in WORD.finditer(text):
             word = match[0]
             previous, before = before, word
             if match.start() in taken or _UNSPACED.search(word):
@@ -236,7 +237,7 @@ class Grounds:
     def _knows_part(self, part: str) -> bool:
         if _forms(part) & self._terms or part in words.STARTERS:
             return True
-        for name in self._names:
+        for name in self._names_by_start.get(part[:_MIN_NICKNAME], ()):
             short, long = sorted((part, name), key=len)
             if (
                 len(short) >= _MIN_NICKNAME
@@ -350,20 +351,13 @@ class Grounds:
         return all(self._agrees_clause(clause, pool) for clause in clauses(statement))
 
     def _agrees_clause(self, clause: str, pool: _Pool) -> bool:
-        heavy = {form for word, _ in _heavy(clause, _STOPS) for form in _forms(word)} - self._name_forms
-        scored = pool.like(heavy)
-        best = max((n for n, _ in scored), default=0)
-        if best == 0:
-            return True
-        least = best - 1 if best > _N_OTHERS else best
-        is_denied = is_negated(clause)
-        return any(negated is is_denied for n, negated in scored if n >= least)
+        heavy = {form for word, _ in _heavy(clause, STOP) for form in _forms(word)} - self._name_forms
+        denied = pool.like(frozenset(heavy))
+        return not denied or is_negated(clause) in denied
 
     def _pool(self, statement: str) -> _Pool:
         """Return what is said by or of those who speak and are named in a statement; all where nobody is."""
-        named = (
-            frozenset(words.fold(word) for word in _WORD.findall(re.sub(r"['’]s\b", "", statement))) & self._speakers
-        )
+        named = frozenset(words.fold(word) for word in WORD.findall(re.sub(r"['’]s\b", "", statement))) & self._speakers
         if not named or named >= self._speakers:
             return self._all
         if named not in self._pools:
@@ -387,7 +381,7 @@ class Grounds:
         if is_talk:
             self._names_said = tuple(sorted(counts, key=len, reverse=True))
             self._speakers = frozenset(
-                part for name in counts for part in words.fold(name).split() if len(part) > 1 and part not in _STOPS
+                part for name in counts for part in words.fold(name).split() if len(part) > 1 and part not in STOP
             )
         units: list[_Unit] = []
         about: frozenset[str] = frozenset()
@@ -396,9 +390,9 @@ class Grounds:
             said = match["said"] if match and is_talk else line
             if name:
                 about = frozenset(words.fold(name).split())
-            for sentence in sentences(said):
-                folded = frozenset(words.fold(word) for word in _WORD.findall(re.sub(r"['’]s\b", "", sentence)))
-                units.append(_Unit(sentence, _terms(sentence), (folded & self._speakers) | about))
+            for one in sentences(said):
+                folded = frozenset(words.fold(word) for word in WORD.findall(re.sub(r"['’]s\b", "", one)))
+                units.append(_Unit(one, _terms(one), (folded & self._speakers) | about))
         return units
 
 
@@ -413,15 +407,11 @@ class _Pool:
         self._bases = frozenset(words.IRREGULAR[term] for term in self._terms if term in words.IRREGULAR)
         told = [clause for unit in self.units for clause in clauses(unit.text)]
         self._denied = [is_negated(clause) for clause in told]
-        self._having: dict[str, list[int]] = {}
-        for at, clause in enumerate(told):
-            for term in _terms(clause):
-                self._having.setdefault(term, []).append(at)
+        self._nearest = nearest.Nearest(map(_terms, told))
 
-    def like(self, terms: Iterable[str]) -> list[tuple[int, bool]]:
-        """Return how many of the terms a clause has, for each that has some, and whether what it says is denied."""
-        counts = collections.Counter(at for term in terms for at in self._having.get(term, ()))
-        return [(n, self._denied[at]) for at, n in counts.items()]
+    def like(self, terms: frozenset[str]) -> set[bool]:
+        """Return whether what the clauses that have most of the terms say is denied, as far as there are any."""
+        return {self._denied[at] for at in self._nearest.find(terms, _N_OTHERS)}
 
     def has(self, word: str) -> bool:
         """Return whether there is a form of `word`."""
@@ -447,28 +437,18 @@ def is_supported(statement: str, sources: Iterable[str], *, dates: Iterable[dt.d
 
 def sentences(text: str) -> list[str]:
     """Return the sentences of a text, without those that are empty."""
-    found: list[str] = []
-    for part in _SENTENCE.split(text):
-        one = (part or "").strip()
-        if not one:
-            continue
-        if found and (_ABBREVIATED.search(found[-1] + " ") or is_within_date(found[-1], one)):
-            found[-1] += f" {one}"
-        else:
-            found.append(one)
-    return found
+    return sentence.split(text)
 
 
-def is_within_date(before: str, after: str) -> bool:
-    """Return whether what looks like the end of a sentence stands in a date, as in `am 3. März`."""
-    first = after.split(maxsplit=1)[:1]
-    return _ORDINAL.search(before) is not None and any(words.fold(one.strip(".,;!?)")) in words.MONTHS for one in first)
+def _n_listed(text: str) -> frozenset[int]:
+    """Return how many things a text lists, of each list."""
+    return frozenset(len(_LISTED.split(listed)) for listed in _LIST.findall(text))
 
 
-def _beside(stems: frozenset[str], sentence: str) -> list[str]:
+def _beside(stems: frozenset[str], text: str) -> list[str]:
     """Return the names behind a noun, or those before it where there are none: not the one who has what they are."""
-    at = next((match.start() for match in _WORD.finditer(sentence) if _forms(match[0]) & stems), 0)
-    found = [(match.start(), match[0]) for match in _NAME_WITHIN.finditer(sentence)]
+    at = next((match.start() for match in WORD.finditer(text) if _forms(match[0]) & stems), 0)
+    found = [(match.start(), match[0]) for match in _NAME_WITHIN.finditer(text)]
     return [name for place, name in found if place > at] or [name for _, name in found]
 
 
@@ -511,7 +491,7 @@ def _n_shared(one: str, other: str) -> int:
 def _heavy(text: str, light: frozenset[str] = LIGHT) -> Iterator[tuple[str, float]]:
     """Yield the words of a text that are not `light`, with their weight; of scripts without spaces, single signs."""
     taken = frozenset(at for one in figure.read(text) for at in range(one.start, one.end))
-    for match in _WORD.finditer(text):
+    for match in WORD.finditer(text):
         word = match[0]
         if match.start() in taken:
             continue
@@ -526,7 +506,7 @@ def _heavy(text: str, light: frozenset[str] = LIGHT) -> Iterator[tuple[str, floa
 
 def is_negated(text: str) -> bool:
     """Return whether a text denies anything."""
-    folded = _MAY.sub(" ", words.fold(text))
+    folded = _MAY.sub(" ", words.fold(_BORN.sub(" ", text)))
     return (
         not words.NEGATIONS.isdisjoint(re.findall(r"[^\W_]+(?:'[^\W_]+)?", folded))
         or "n't" in folded
@@ -539,14 +519,15 @@ def clauses(text: str) -> list[str]:
     return [one for one in _CLAUSE.split(text) if one.strip()]
 
 
-def _is_german(text: str) -> bool:
-    found = [words.fold(word) for word in _WORD.findall(text)]
+def reads_german(text: str) -> bool:
+    """Return whether a text is German, where every noun is written large."""
+    found = [words.fold(word) for word in WORD.findall(text)]
     return sum(word in words.GERMAN for word in found) * 8 > len(found)
 
 
 def _is_common(text: str, at: int, word: str, folded: str, previous: str, *, is_german: bool) -> bool:
     """Return whether a word written large is none of the names: it begins a sentence, or German writes it so."""
-    if folded in words.STARTERS or folded in _STOPS:
+    if folded in words.STARTERS or folded in STOP:
         return True
     is_plain = word[0].isupper() and word[1:].islower()
     lead = text[max(0, at - _LEAD_CHARS) : at]
@@ -558,7 +539,7 @@ def _is_common(text: str, at: int, word: str, folded: str, previous: str, *, is_
     if is_german and is_plain and not opens:
         before = words.fold(previous)
         return before in words.LEADS_TO_NOUN or (
-            before not in _STOPS
+            before not in STOP
             and before.endswith(("e", "en", "er", "es", "em"))
             and before[:1].islower()
             and previous[:1].islower()

@@ -1,25 +1,24 @@
 """Sources become one narrative without a model: their own words under the day that they are of, nothing twice.
 
-Of a transcript there are the lines of those who spoke, of prose the sentences, and facts that the content does not have; what
-says nothing, as `Thanks!`, is left out. Deterministic.
+Of a transcript there are the lines of those who spoke, of prose the sentences, and facts that the content does not have. Left out
+is what was said before and what says nothing, as `Thanks!`; nothing else. Deterministic.
 """
 
 from __future__ import annotations
 
 import asyncio
-import collections
 import datetime as dt
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from everosd.narrative import faithful, source, spoken, writing
+from everosd.narrative import chatter, faithful, recurrence, source, spoken, title, words, writing
 
 BY = "extractive"
 """What stands where a model's name would."""
 
-_SUBJECT_CHARS = 80
 _FENCE = re.compile(r"```|~~~")
+_WORD = re.compile(r"[^\W_]+")
 
 
 class _Piece(NamedTuple):
@@ -65,24 +64,14 @@ def merged(sources: Sequence[source.Source]) -> source.Narrative:
     """Return the narrative. Takes up to a second for long sources."""
     sources = _in_order(sources)
     pieces = [piece for at, one in enumerate(sources) for piece in _pieces(one, at)]
-    pieces = _ordered(_distinct(pieces), sources)
+    pieces = _distinct(_ordered(pieces, sources))
     n_statements = sum(len(piece.sentences) for piece in pieces)
     return source.Narrative(
-        subject=subject(sources),
+        subject=title.of(sources),
         content="\n".join(_lines(pieces)),
         by=BY,
         check=source.Check(n_statements=n_statements, n_covered=n_statements),
     )
-
-
-def subject(sources: Sequence[source.Source]) -> str:
-    """Return the subject that most sources have; of equally many the newest one's; without any, what was said last."""
-    given = [line for one in _in_order(sources) if (line := " ".join(one.subject.split()))]
-    counts = collections.Counter(given)
-    if given:
-        return max(reversed(given), key=lambda each: counts[each])
-    last = [sentence for one in _in_order(sources)[-1:] for piece in _pieces(one, 0) for sentence in piece.sentences]
-    return last[-1][:_SUBJECT_CHARS] if last else ""
 
 
 def _in_order(sources: Sequence[source.Source]) -> list[source.Source]:
@@ -92,28 +81,51 @@ def _in_order(sources: Sequence[source.Source]) -> list[source.Source]:
 def _pieces(one: source.Source, at: int) -> Iterator[_Piece]:
     """Yield what a source says, in its order, with facts that its content does not have."""
     own = one.at.date()
-    for turn in spoken.turns(one.content):
-        if turn.is_tool:
-            continue
+    turns = [turn for turn in spoken.turns(one.content) if not turn.is_tool]
+    # Code has no sentences, and is kept as it is.
+    said = [[turn.text.strip()] if _FENCE.search(turn.text) else spoken.sentences(turn.text) for turn in turns]
+    for turn, left in zip(turns, _telling(turns, said), strict=True):
         day = faithful.day_of(turn.day) or (None if one.is_narrative else own)
-        # Code has no sentences, and is kept as it is.
-        said = [turn.text.strip()] if _FENCE.search(turn.text) else spoken.sentences(turn.text)
-        if _says_something(said):
-            yield _Piece(day, at, turn.name, tuple(said))
+        if left:
+            yield _Piece(day, at, turn.name, tuple(left))
     for fact in faithful.beside(one):
         for turn in spoken.turns(f"{one.at:%Y-%m-%d %H:%M}\n{fact}"):
             yield _Piece(own, at, turn.name, tuple(spoken.sentences(turn.text)))
 
 
-def _says_something(said: Sequence[str]) -> bool:
-    text = " ".join(said)
-    return spoken.says_something(text) or faithful.is_stated(text)
+def _telling(turns: Sequence[spoken.Turn], said: Sequence[Sequence[str]]) -> Iterator[list[str]]:
+    """Yield of each turn the sentences that say something: no greetings, and of mere questions those that are answered."""
+    present = frozenset(words.fold(word) for turn in turns for word in _WORD.findall(turn.name))
+    is_asked = False
+    for nth, (turn, sentences) in enumerate(zip(turns, said, strict=True)):
+        left: list[str] = []
+        follows = turns[nth + 1] if nth + 1 < len(turns) else None
+        is_answered = follows is not None and (not turn.name or follows.name != turn.name)
+        next_said = said[nth + 1] if is_answered else ()
+        for place, each in enumerate(sentences):
+            rest = (*sentences[place + 1 :], *next_said) if not turn.name else next_said
+            if chatter.is_empty(each, present):
+                is_told = is_asked and place == 0 and chatter.is_answer(each, present)
+            else:
+                is_told = (
+                    not chatter.asks(each)
+                    or chatter.tells(each, present)
+                    or any(_answers(one, present) for one in rest)
+                )
+            if is_told:
+                left.append(each)
+        is_asked = bool(turn.name and left and chatter.asks(left[-1]))
+        yield left
+
+
+def _answers(said: str, present: frozenset[str]) -> bool:
+    return not chatter.asks(said) and chatter.is_answer(said, present)
 
 
 def _distinct(pieces: Sequence[_Piece]) -> list[_Piece]:
-    """Return pieces without sentences that are said elsewhere: they stand where they were said first.
+    """Return pieces, which are in time order, without sentences that are said elsewhere: they stand where they were said first.
 
-    Where a source in between says something else of the same, the last time stays as well: it may have become so again.
+    What has become so again stays where it did so last as well.
     """
     said = [
         faithful.Statement(f"{piece.name}: {sentence}" if piece.name else sentence, piece.day, at)
@@ -121,26 +133,12 @@ def _distinct(pieces: Sequence[_Piece]) -> list[_Piece]:
         for sentence in piece.sentences
     ]
     kept = {(one.at, one.text) for one in faithful.distinct(said)}
-    first: dict[tuple[str, ...], int] = {}
-    last: dict[tuple[str, ...], faithful.Statement] = {}
-    of_whom: dict[str, dict[int, set[tuple[str, ...]]]] = collections.defaultdict(lambda: collections.defaultdict(set))
-    for one in said:
-        key, place = faithful.key(one.text), pieces[one.at].at
-        of_whom["".join(key[:1])][place].add(key)
-        if (one.at, one.text) in kept:
-            first.setdefault(key, place)
-        elif key in first:
-            last[key] = one
-    for key, one in last.items():
-        places = of_whom["".join(key[:1])]
-        if any(first[key] < place < pieces[one.at].at and key not in keys for place, keys in places.items()):
-            kept.add((one.at, one.text))
+    kept |= {(said[at].at, said[at].text) for at in recurrence.Recurrences([one.text for one in said]).last()}
     found = []
     for at, piece in enumerate(pieces):
         left = [each for each in piece.sentences if (at, f"{piece.name}: {each}" if piece.name else each) in kept]
-        left = list(dict.fromkeys(left))
-        if _says_something(left):
-            found.append(piece._replace(sentences=tuple(left)))
+        if left:
+            found.append(piece._replace(sentences=tuple(dict.fromkeys(left))))
     return found
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from everosd.index import token
-from everosd.narrative import bound, check, figure, source, spoken, words, writing
+from everosd.narrative import bound, chatter, check, figure, source, spoken, words, writing
 
 LEAST = 0.15
 """Share of the sources' statements that a text has something of; with less it is none of them (as in extraction)."""
@@ -30,6 +30,8 @@ _REFERS = re.compile(
     re.IGNORECASE,
 )
 _WORD = re.compile(r"[^\W_]+(?:['’.&-][^\W_]+)*")
+_SAID = re.compile(rf"(?<!\S)[-−](?=\d)|[%€$£¥°]|{_WORD.pattern}")
+"""Words, and signs that make another number of one."""
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u3041-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
 _EMPTY = frozenset(
     "a an the also too really very just so well oh wow yeah der die das dem den des ein eine einen einem einer auch sehr le la les un une"  # noqa: SIM905  # reads better
@@ -82,6 +84,22 @@ class _Told(NamedTuple):
 
     grounds: check.Grounds
     bound: bound.Bound
+    known: str
+    """Its lines, plain."""
+    words: frozenset[str]
+    """Of them."""
+
+    @classmethod
+    def of(cls, lines: Sequence[str], days: Iterable[dt.date]) -> _Told:
+        """Read a text."""
+        known = "\n".join(map(_plain, lines))
+        return cls(_grounds(lines, days), bound.Bound(lines), known, frozenset(known.split()))
+
+    def has(self, text: str) -> bool:
+        """Return whether it says something in the same words."""
+        plain = _plain(text)
+        # Looking for it is what takes long, and only its first and its last word may be part of another.
+        return self.words.issuperset(plain.split()[1:-1]) and plain in self.known
 
 
 class Evidence:
@@ -96,6 +114,7 @@ class Evidence:
         lines = [text for one in sources for text in (one.subject, *_lines(one.content), *beside(one)) if text]
         self._grounds = _grounds(lines, self._days)
         self._bound = bound.Bound(lines)
+        self._said = {_plain(sentence) for line in lines for sentence in check.sentences(line)}
         self._newest = _grounds(
             [text for one in sources[-1:] for text in (*_lines(one.content), *one.facts)], self._days
         )
@@ -106,14 +125,11 @@ class Evidence:
     def judge(self, text: str) -> Verdict:
         """Return what is wrong with a text."""
         lines = _lines(text)
-        told = _Told(_grounds(lines, self._days), bound.Bound(lines))
-        known = "\n".join(map(_plain, lines))
-        missing = [one for one in self.statements if not self._is_told(one, told, known)]
+        told = _Told.of(lines, self._days)
+        missing = [one for one in self.statements if not self._is_told(one, told)]
         n_told = len(self.statements) - len(missing)
         lacking = {one.text for one in missing}
-        missing += [
-            one for one in self._figured if one.text not in lacking and self._lacks_figure(one.text, told, known)
-        ]
+        missing += [one for one in self._figured if one.text not in lacking and self._lacks_figure(one.text, told)]
         return Verdict(
             inventions=tuple(one.text for one in self._inventions("\n".join(lines))),
             strange=self._strange(lines),
@@ -139,6 +155,8 @@ class Evidence:
             return ()
         found: list[str] = []
         for sentence in (each for line in lines for each in check.sentences(line)):
+            if _plain(sentence) in self._said:
+                continue
             if not self._grounds.unsupported(sentence):
                 if self._bound.belies(sentence):
                     found.append(sentence)
@@ -149,15 +167,15 @@ class Evidence:
                 found.append(sentence)
         return tuple(found)
 
-    def _is_told(self, one: Statement, told: _Told, known: str) -> bool:
-        if _plain(one.text) in known:
+    def _is_told(self, one: Statement, told: _Told) -> bool:
+        if told.has(one.text):
             return True
         if self._is_translated:
-            return not self._lacks_figure(one.text, told, known)
+            return not self._lacks_figure(one.text, told)
         return told.grounds.supports(one.text) and not told.bound.belies(one.text)
 
-    def _lacks_figure(self, statement: str, told: _Told, known: str) -> bool:
-        if _plain(statement) in known:
+    def _lacks_figure(self, statement: str, told: _Told) -> bool:
+        if told.has(statement):
             return False
         return any(not self._is_translated or one.kind != "name" for one in told.grounds.inventions(statement))
 
@@ -180,10 +198,11 @@ def key(text: str) -> tuple[str, ...]:
     if len(_UNSPACED.findall(text)) * 2 > len(text):
         return tuple(char for char in text if char.isalnum())
     found = []
-    for word in _WORD.findall(text):
-        folded = words.fold(word)
+    for word in _SAID.findall(text):
+        folded = words.fold(word).removesuffix("'s")
         if folded not in _EMPTY:
-            found.append((token.lead_terms(folded, "").split() or [folded])[-1])
+            # Of what has a sign within, as `2.5`, no part stands for the whole.
+            found.append((token.lead_terms(folded, "").split() or [folded])[-1] if folded.isalnum() else folded)
     return tuple(found)
 
 
@@ -260,13 +279,25 @@ def _said(turn: spoken.Turn, day: dt.date | None, at: int, present: Iterable[str
     found: list[Statement] = []
     lead = ""
     names = frozenset(present)
-    for sentence in spoken.sentences(turn.text):
+    for sentence in _whole(spoken.sentences(turn.text)):
         is_about = not turn.name and refers(sentence)
         if not is_about:
             lead = sentence
-        if not _QUESTION.search(sentence) and is_stated(sentence, names):
+        if not _QUESTION.search(sentence) and is_stated(sentence, names) and not chatter.is_empty(sentence, names):
             text = f"{turn.name}: {sentence}" if turn.name else sentence
             found.append(Statement(text, day, at, lead if is_about else ""))
+    return found
+
+
+def _whole(sentences: Iterable[str]) -> list[str]:
+    """Return sentences, each with what follows it and is none by itself, as `12 litres.`: it may have been cut from it."""
+    found: list[str] = []
+    for one in sentences:
+        is_part = not is_stated(one) and not _QUESTION.search(one) and bool(figure.read(one))
+        if found and is_part and not _QUESTION.search(found[-1]):
+            found[-1] = writing.joined([found[-1], one])
+        else:
+            found.append(one)
     return found
 
 

@@ -64,8 +64,8 @@ _WEEKDAY = re.compile(
     )
 )
 _CLOCK = re.compile(
-    r"(?<![\d.:])(?P<hour>[0-2]?\d)[:h](?P<minute>[0-5]\d)(?::[0-5]\d(?:\.\d+)?)?(?:\s?(?P<half>[ap])\.?m\b\.?)?(?![\d:])(?:z|[+-]\d\d:?\d\d)?"
-    r"|(?<![\d.:])(?P<hour2>[01]?\d)\s?(?P<half2>[ap])\.?m\b\.?"
+    r"(?<![\d.:])(?P<hour>[0-2]?\d)[:h](?P<minute>[0-5]\d)(?::[0-5]\d(?:\.\d+)?)?(?:[^\S\n]?(?P<half>[ap])\.?m\b\.?)?(?![\d:])(?:z|[+-]\d\d:?\d\d)?"
+    r"|(?<![\d.:])(?P<hour2>[01]?\d)[^\S\n]?(?P<half2>[ap])\.?m\b\.?"
     r"|(?<![\d.:])(?P<hour3>[0-2]?\d)\s?(?:uhr\b|o'clock|点|點|时(?!间)|時(?!間))(?:\s?(?P<minute3>[0-5]?\d)\s?分)?"
 )
 _DIGITS = re.compile(r"(?<![^\W\d_])(?<![^\W\d_]-)\d+(?:[.,:'’]\d+)*(?P<k>\s?(?:k|tsd|mio|million|thousand)\b)?")  # noqa: RUF001  # as typeset
@@ -78,6 +78,11 @@ _HAN = re.compile(
     rf"[{''.join(words.HAN_DIGITS)}{''.join(words.HAN_UNITS)}]+(?=[{words.HAN_COUNTERS}])"
     rf"|[{''.join(words.HAN_DIGITS)}{''.join(words.HAN_UNITS)}]{{2,}}"
 )
+_TOKEN, _DIGIT = re.compile(r"\w+"), re.compile(r"\d")
+_WEEKDAY_PARTS = frozenset(part for word in words.WEEKDAYS for part in _TOKEN.findall(word))
+_NUMBER_PARTS = frozenset(part for word in (*words.NUMBERS, *words.MULTIPLES) for part in _TOKEN.findall(word))
+_BREAK = re.compile(r"\n\n+|(?<![\d.])\n|(?<=[^\W\d_][.!?])\s+(?=[A-ZÀ-ÖØ-ÞΑ-ΩА-Я])")
+"""Where no date and no number goes on: a long text is read in parts, which are remembered."""
 _SHORT_CHARS = 500
 """Texts up to here are remembered: sentences are read several times over."""
 _JOINS = re.compile(r"[\s-]+(?:and[\s-]+|und[\s-]+|et[\s-]+|y[\s-]+|e[\s-]+)?")
@@ -85,10 +90,19 @@ _JOINS = re.compile(r"[\s-]+(?:and[\s-]+|und[\s-]+|et[\s-]+|y[\s-]+|e[\s-]+)?")
 
 def read(text: str) -> list[Said]:
     """Return what a text says of dates, times of day and numbers, in order; places are those of `text`."""
-    return list(_remembered(text)) if len(text) <= _SHORT_CHARS else _read(text)
+    if len(text) <= _SHORT_CHARS:
+        return list(_remembered(text))
+    found: list[Said] = []
+    start = 0
+    for end in [*(match.end() for match in _BREAK.finditer(text)), len(text)]:
+        part = text[start:end]
+        said = _remembered(part.rstrip()) if len(part) <= _SHORT_CHARS else _read(part)
+        found += [one._replace(start=one.start + start, end=one.end + start) for one in said] if start else said
+        start = end
+    return found
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=8192)
 def _remembered(text: str) -> tuple[Said, ...]:
     return tuple(_read(text))
 
@@ -109,13 +123,22 @@ def _read(text: str) -> list[Said]:
             folded = "".join(left)
             found.extend(new)
 
+    # Most sentences have none of what these forms look for, and looking for it takes long.
+    said = set(_TOKEN.findall(folded))
+    has_digit, has_han = _DIGIT.search(folded) is not None, _HAS_HAN.search(folded) is not None
+    has_month = not said.isdisjoint(words.MONTHS)
     for form in _DATES:
-        take(form, _date)
-    take(_WEEKDAY, lambda m: Said(*m.span(), dates=(Date(weekday=words.WEEKDAYS[m[0]]),)))
-    take(_CLOCK, _clock)
-    take(_DIGITS, _digits)
-    take(_GERMAN_TENS, _german)
-    found += _worded(folded)
+        if has_month if "name" in form.groupindex else has_digit:
+            take(form, _date)
+    if has_han or not said.isdisjoint(_WEEKDAY_PARTS):
+        take(_WEEKDAY, lambda m: Said(*m.span(), dates=(Date(weekday=words.WEEKDAYS[m[0]]),)))
+    if has_digit:
+        take(_CLOCK, _clock)
+        take(_DIGITS, _digits)
+    if "und" in folded:
+        take(_GERMAN_TENS, _german)
+    if not said.isdisjoint(_NUMBER_PARTS):
+        found += _worded(folded)
     take(_HAN, lambda m: Said(*m.span(), numbers=frozenset({_han(m[0])})))
     found = [one._replace(start=places[one.start], end=places[one.end]) for one in sorted(found)]
     return [one._replace(end=one.end - 1) if text[one.end - 1] == "." else one for one in found]

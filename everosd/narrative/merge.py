@@ -18,7 +18,7 @@ import structlog
 
 from everosd import errors
 from everosd.models import chat, prompt
-from everosd.narrative import check, extractive, faithful, source, spoken, writing
+from everosd.narrative import check, faithful, source, spoken, title, writing
 
 log = structlog.get_logger(__name__)
 
@@ -175,7 +175,7 @@ class ByModel:
             raise source.Refused(self.name, f"gives a narrative that {reason}", found)
         subject = draft.subject
         if not subject or not languages.is_in(subject) or not evidence.bears_out(subject):
-            subject = extractive.subject(sources)
+            subject = title.of(sources)
         content = "\n\n".join(filter(None, (body, faithful.details(verdict.missing))))
         return source.Narrative(subject=subject, content=content, by=self.name, check=found)
 

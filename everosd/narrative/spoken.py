@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from everosd.narrative import check
+from everosd.narrative import sentence
 
 MAX_FACT_CHARS = 480
 """A longer statement becomes several: about what one vector stands for well."""
@@ -31,13 +31,9 @@ _MIN_WORDS, _MIN_SIGNS = 3, 4
 _TURN = re.compile(rf"^(?P<name>[^\s:：][^:：\n]{{0,{NAME_CHARS - 1}}})(?P<mark>: ?|：)(?P<text>.*)$")
 _DETAIL = re.compile(r"^[-*] (?:(?P<day>\d{4}-\d\d-\d\d): )?(?P<text>.*)$")
 _FENCE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
-_SENTENCE = re.compile(
-    r"(?<=[.!?…؟۔।])[\"'”’»)\]]*\s+|(?<=[。！？｡])[」』”’）]*|(?<=[。！？｡][」』”’）])|\n+",
-)
-_ABBREVIATED = re.compile(r"\b(?:mr|mrs|ms|dr|prof|st|sr|jr|vs|e\.g|i\.e|bzw|z\.b)\.$", re.IGNORECASE)
-"""A full stop that ends no sentence: what stands before it would be said twice, and dropped, where it is told twice."""
-_ORDINAL = re.compile(r"(?<![\d.])\d{1,2}\.$")
-_MARKUP = re.compile(r"^(?:#{1,6}\s+|[-*+•]\s+|\d{1,3}[.)]\s+|>\s*|\|)+")
+_MARKUP = re.compile(r"^(?:#{1,6}\s+|[-*+•]\s+|>\s*|\|)+")
+_NUMBER = re.compile(r"^\d{1,3}[.)]\s+(?=\S)")
+"""Of a line of a list; a single line that begins so may be `3. März`."""
 _LETTER = re.compile(r"[^\W\d_]")
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u3041-\u30ff\u4e00-\u9fff\uac00-\ud7a3]")
 
@@ -79,7 +75,7 @@ def parts(turn: Turn) -> list[str]:
     """Return what a turn says, without who and when, in as many parts as it takes; none where it says nothing."""
     if turn.is_tool:
         return []
-    found = _grouped(turn) if turn.name else sentences(turn.text)
+    found = _grouped(turn) if turn.name else _short(turn.text)
     return [part for part in found if says_something(part)]
 
 
@@ -109,25 +105,22 @@ def turns(content: str) -> list[Turn]:
 
 
 def sentences(text: str) -> list[str]:
-    """Return the sentences of a text, none longer than a fact may be; without code, and marks of lists and headings."""
+    """Return the sentences of a text, each on one line; without code, and marks of lists and headings."""
+    return [" ".join(one.split()) for one in sentence.split(_plain(text))]
+
+
+def _short(text: str) -> list[str]:
+    """Return the sentences of a text, in parts where they are longer than a fact may be."""
     found: list[str] = []
-    held = ""
-    for sentence in _SENTENCE.split(_plain(text)):
-        if held and _ORDINAL.search(held) and not check.is_within_date(held, sentence):
-            found.append(held)
-            held = ""
-        rest = " ".join(f"{held} {sentence}".split())
-        held = rest if _ABBREVIATED.search(rest) or _ORDINAL.search(rest) else ""
-        if held:
-            continue
+    for one in sentences(text):
+        rest = one
         while len(rest) > MAX_FACT_CHARS:
             cut = rest.rfind(" ", MAX_FACT_CHARS // 2, MAX_FACT_CHARS)
             cut = cut if cut > 0 else MAX_FACT_CHARS
             found.append(rest[:cut])
             rest = rest[cut:].strip()
-        if rest:
-            found.append(rest)
-    return [*found, held] if held else found
+        found.append(rest)
+    return found
 
 
 def says_something(text: str) -> bool:
@@ -155,15 +148,22 @@ def _grouped(turn: Turn) -> list[str]:
     if len(text) <= MAX_FACT_CHARS:
         return [text]
     groups: list[str] = []
-    for sentence in sentences(turn.text):
-        joined = f"{groups[-1]} {sentence}" if groups else sentence
+    for one in _short(turn.text):
+        joined = f"{groups[-1]} {one}" if groups else one
         if groups and len(joined) <= MAX_FACT_CHARS:
             groups[-1] = joined
         else:
-            groups.append(sentence)
+            groups.append(one)
     return groups
 
 
 def _plain(text: str) -> str:
     """Return a text without code and without the marks of lists, headings and quotations."""
-    return "\n".join(_MARKUP.sub("", line.strip()) for line in _FENCE.sub("\n", text).split("\n"))
+    lines = [_MARKUP.sub("", line.strip()) for line in _FENCE.sub("\n", text).split("\n")]
+    is_list = sum(_NUMBER.match(line) is not None and not _is_dated(line) for line in lines) > 1
+    return "\n".join(_NUMBER.sub("", line) if is_list and not _is_dated(line) else line for line in lines)
+
+
+def _is_dated(line: str) -> bool:
+    number, _, rest = line.partition(" ")
+    return sentence.is_within_date(number, rest)

@@ -1,7 +1,8 @@
 """What the next merge of a cluster is: which of its members it replaces, and what its text is made from. Pure.
 
 A cluster that is too large for one merge takes several, each an update of the narrative before it. A narrative is made anew
-from its originals while they fit, so that what one merge loses the next one finds again.
+from its originals while they fit, so that what one merge loses the next one finds again; one that a person edited is read
+instead of them.
 """
 
 from __future__ import annotations
@@ -86,9 +87,9 @@ def outlook(members: Sequence[Member], fits: Fits) -> Outlook:
 
 def _update(narrative: Member, fragments: Sequence[Member], fits: Fits) -> Plan | None:
     """Return the merge that folds fragments into a narrative; None where none of them fits."""
-    if narrative.originals:
-        edited = [narrative.source] if narrative.source.is_latest else []
-        sources = _in_order([*narrative.originals, *edited, *(one.source for one in fragments)])
+    # Beside what a person made of them, the originals would bring back what was corrected or taken out.
+    if narrative.originals and not narrative.source.is_latest:
+        sources = _in_order([*narrative.originals, *(one.source for one in fragments)])
         if fits(sources):
             return Plan(mode="update", replaced=tuple(sorted([narrative, *fragments], key=_order)), read=sources)
     if not (picked := _fitting([narrative], fragments, fits)):
