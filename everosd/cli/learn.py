@@ -215,7 +215,7 @@ def trigger(
     try:
         answer = asking.ask(where, "POST", f"{asking.API}/ome/trigger", body, waits_s=timeout)
     except asking.RequestRefused as error:
-        error.hint = error.hint or _near(where, asking.legible(name))
+        error.hint = error.hint or _near(name)
         raise
     runs = show.rows(answer, "runs")
     if as_json:
@@ -251,12 +251,13 @@ def _result(result: object) -> object:
     return f"{show.count(len(show.rows(result, 'clusters')), 'merge')}: `everosd reflect --dry-run` shows them"
 
 
-def _near(root: Path, name: str) -> str:
-    """Return what to type instead of a strategy that there is not; empty where nothing is like it."""
-    items = show.rows(show.section(asking.ask(root, "GET", f"{asking.API}/ome/strategies"), "data"), "items")
-    known = [str(one.get("name")) for one in items]
+def _near(name: str) -> str:
+    """Return what to type instead of a strategy that there is not."""
+    from everosd.engine import settings as strategy_settings
+
+    known = list(strategy_settings.defaults())
     near = [one for one in known if name and name in one] or difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}" if known else ""
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
 
 
 def _dispatched(answer: dict[str, object], n_runs: int, *, is_dry: bool, is_forced: bool) -> str:

@@ -249,7 +249,7 @@ def _notes(root: Path, run: reflection.Run, made: Sequence[show.Body]) -> Iterat
             "name a model: everosd set llm.model NAME (and llm.base_url, EVEROS_LLM__API_KEY),"
             " or merge without one: everosd set reflection.merge extractive"
         )
-    elif not made and not skipped and run.answer.get("status") == "ok" and not _failed(run):
+    elif not made and not skipped and not run.n_undone() and run.answer.get("status") == "ok" and not _failed(run):
         clustering = config.load(root).clustering
         yield (
             f"a topic needs two Episodes or more that are alike ([clustering] threshold = {clustering.threshold:g}) and near"
