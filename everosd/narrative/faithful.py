@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from everosd.index import token
-from everosd.narrative import bound, chatter, check, figure, source, spoken, words, writing
+from everosd.narrative import bound, chatter, check, figure, measure, people, source, spoken, words, writing
 
 LEAST = 0.15
 """Share of the sources' statements that a text has something of; with less it is none of them (as in extraction)."""
@@ -112,6 +112,8 @@ class Evidence:
             day for one in sources for turn in spoken.turns(one.content) if (day := day_of(turn.day)) is not None
         }
         lines = [text for one in sources for text in (one.subject, *_lines(one.content), *beside(one)) if text]
+        self._people = people.People((one.subject, *_lines(one.content), *one.facts) for one in sources)
+        self._measures = measure.Measures(lines)
         self._grounds = _grounds(lines, self._days)
         self._bound = bound.Bound(lines)
         self._said = {_plain(sentence) for line in lines for sentence in check.sentences(line)}
@@ -154,11 +156,15 @@ class Evidence:
         if self._is_translated:
             return ()
         found: list[str] = []
+        misplaced = self._people.misplaced(lines)
         for sentence in (each for line in lines for each in check.sentences(line)):
+            if sentence in misplaced:
+                found.append(sentence)
+                continue
             if _plain(sentence) in self._said:
                 continue
             if not self._grounds.unsupported(sentence):
-                if self._bound.belies(sentence):
+                if self._bound.belies(sentence) or self._measures.belies(sentence):
                     found.append(sentence)
                 continue
             ended = [one for one in check.clauses(sentence) if words.OVER.search(one)]
