@@ -120,6 +120,9 @@ class Rows(Protocol):
     async def rows(self, keys: Sequence[int]) -> list[store_row.EntryRow]:
         """Return the live entries with these keys, in the order asked for; keys that are gone are left out."""
 
+    async def orphans(self, keys: Sequence[int]) -> set[types.EntryKey]:
+        """Return which of these keys are facts of an Episode that no file has any more."""
+
     async def page(
         self,
         owner: types.Owner,
@@ -373,7 +376,10 @@ class Search:
 
     async def _rows(self, query: Query, aim: look.Aim, keys: Iterable[int]) -> dict[types.EntryKey, store_row.EntryRow]:
         found = await self._reader.rows(list(dict.fromkeys(keys)))
-        return {one.key: one for one in found if _is_within(one, query, aim.now_us)}
+        by_themselves = [one.key for one in found if one.kind in look.FACT_KINDS and one.kind in aim.kinds]
+        # Facts go with their Episode, and come back with it; nested ones are not asked for without it.
+        gone = await self._reader.orphans(by_themselves) if by_themselves else set()
+        return {one.key: one for one in found if one.key not in gone and _is_within(one, query, aim.now_us)}
 
     async def _corrections(self, aim: look.Aim, found: look.Ranking) -> tuple[store_correction.Correction, ...]:
         if not look.has_facts(aim):

@@ -76,6 +76,22 @@ class Reader:
                 found[values[0]] = to_row(values)
         return [found[key] for key in keys if key in found]
 
+    async def orphans(self, keys: Sequence[int]) -> set[types.EntryKey]:
+        """Return which of these keys are facts of an Episode that no file has any more."""
+        found: set[types.EntryKey] = set()
+        for start in range(0, len(keys), MAX_VARIABLES):
+            part = keys[start : start + MAX_VARIABLES]
+            marks = ", ".join("?" * len(part))
+            rows = await self._all(
+                f"SELECT e.key FROM entries e WHERE e.key IN ({marks}) AND e.parent_type = 'episode' AND e.parent_id <> ''"  # noqa: S608
+                " AND NOT EXISTS (SELECT 1 FROM entries p WHERE p.app = e.app AND p.project = e.project"
+                " AND p.owner_type = e.owner_type AND p.owner_id = e.owner_id"
+                " AND p.entry_id IN (e.parent_id, substr(e.parent_id, length(e.owner_id) + 2)))",
+                part,
+            )
+            found.update(types.EntryKey(key) for (key,) in rows)
+        return found
+
     async def find(self, owner: types.Owner, entry_id: str) -> row.EntryRow | None:
         """Return one live entry of an owner."""
         found = await self._all(
