@@ -84,11 +84,11 @@ class Rollback:
             return await self.finish(wanted)
         except errors.WriteRefused as error:
             reason = f"{error.reason}; {committed}"
-            raise errors.WriteRefused(error.path, reason, line=error.line, hint=error.hint or hint) from error
+            raise errors.WriteRefused(error.path, reason, line=error.line, hint=hint) from error
         except errors.StoreError as error:
             said = type(error) if isinstance(error, errors.StoreRefused) else errors.StoreError
             told = said(f"{error}; {committed}")
-            told.hint = error.hint or hint
+            told.hint = hint
             raise told from error
 
     async def finish(self, wanted: report.Report) -> RolledBack:
@@ -97,11 +97,11 @@ class Rollback:
         Raises:
             WriteRefused, StoreError: as `run`.
         """
+        # The sources live already, by the row. The narrative goes first: one of their files may be one that takes nothing.
+        await self._retire(wanted, await self._sources(wanted))
+        self._step("retired")
         await self._restore(wanted)
         self._step("sources_restored")
-        sources = await self._sources(wanted)
-        await self._retire(wanted, sources)
-        self._step("retired")
         await self._append(wanted, "restored")
         self._step("restored")
         await self._lag.until(lambda: self._is_known(wanted), f"the rollback of {wanted.report_id}", ())

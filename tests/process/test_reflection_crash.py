@@ -200,7 +200,7 @@ def test_R01_killed_at_each_step_of_a_merge_of_twenty(tmp_path: Path) -> None:
     ] == seen
     while name := stepped(tmp_path, 0, seen):
         seen.append(name)
-    assert ["rolled_back", "revived", "sources_restored", "retiring", "retired", "restored"] == seen[9:]
+    assert ["rolled_back", "retiring", "retired", "revived", "sources_restored", "restored"] == seen[9:]
 
 
 @pytest.mark.parametrize("nth", range(1, 83) if effort.IS_FULL else (2, 18, 36, 69))

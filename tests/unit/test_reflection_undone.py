@@ -15,6 +15,7 @@ from everosd import errors, types
 from everosd.cascade import verify
 from everosd.log import entry, file
 from everosd.reflection import finish, source
+from everosd.search import query
 from everosd.store import cluster, report, row, standing
 from tests import open_root, reflecting
 from tests.reflecting import CLUSTER, STORY, said
@@ -306,7 +307,7 @@ async def test_R01_a_file_that_breaks_during_a_rollback_is_finished_later(mind: 
     await mind.root.settled()
     with pytest.raises(errors.WriteRefused, match=r"rolled back, and what is left .* by itself"):
         await mind.rollback(narrative.entry_id)
-    assert set(ids) < {one.entry_id for one in await mind.live()}
+    assert set(ids) < {one.entry_id for one in await mind.live()}, "the narrative stands in the same file"
     assert 3 <= len(await mind.facts())
     assert "rolled_back" == (await mind.report_of(narrative.entry_id)).status
     assert any(told.report_id in one.reason for one in mind.root.node.cascade.status().problems)
@@ -416,3 +417,27 @@ async def test_O10_a_run_on_a_full_disk_fails_and_says_why(mind: reflecting.Mind
         await mind.run()
     mind.merging.error = None
     assert "1 cluster consolidated (3 fragments)" == (await mind.run()).note
+
+
+async def test_M10_a_narrative_that_is_deleted_takes_its_facts_along(mind: reflecting.Mind) -> None:
+    """By hand, one entry of its file: facts are found once, those of the sources that live again; put back, the narrative's."""
+    mind.owner = msgspec.structs.replace(mind.owner, app="deleting")
+    ids = await mind.tell(*STORY)
+    await mind.run()
+    narrative = await mind.narrative()
+
+    async def parents() -> list[str]:
+        await mind.root.settled()
+        asked = query.Query(
+            owner=mind.owner, text="Andrew dog Toby", method="keyword", kinds=("atomic_fact",), top_k=20
+        )
+        return sorted(hit.row.parent_id for hit in (await mind.root.node.search.run(asked)).facts)
+
+    assert [narrative.entry_id] * 3 == await parents()
+    text = await mind.root.text(narrative.path)
+    start, end = f"<!-- entry:{narrative.entry_id} -->", f"<!-- /entry:{narrative.entry_id} -->\n"
+    await mind.root.save(narrative.path, text[: text.index(start)] + text.partition(end)[2])
+    await mind.root.settled()
+    assert ids == await parents()
+    await mind.root.save(narrative.path, text)
+    assert [narrative.entry_id] * 3 == await parents()
