@@ -133,14 +133,14 @@ class Lag:
         return found
 
     def pointers(
-        self, paths: Collection[types.RelPath], successor: str, *, is_each_there: bool = False
+        self, paths: Collection[types.RelPath], successor: str, *, are_all_needed: bool = False
     ) -> dict[types.RelPath, list[Pointer]]:
         """Return what points to `successor` in these files as they are now, by file. Blocks.
 
         Args:
             paths: Which files; those that are not there hold nothing.
             successor: Entry id.
-            is_each_there: Refuse where one is not there.
+            are_all_needed: Refuse where one is not there, or is write-protected.
 
         Raises:
             WriteRefused: a file cannot be read, or does not parse.
@@ -149,11 +149,15 @@ class Lag:
         for path in paths:
             parsed = self._parsed(path)
             if parsed is None:
-                if is_each_there:
+                if are_all_needed:
                     raise errors.WriteRefused(path, "the file is not there", hint=_PUT_BACK)
                 continue
             if parsed.error is not None:
                 raise errors.WriteRefused(path, parsed.error.reason, line=parsed.error.line, hint=_MEND)
+            if are_all_needed:
+                absolute = self._places.absolute(path)
+                with file.refusals(absolute):
+                    file.is_ours_to_write(absolute, absolute.stat())
             parents = {one.id: one.fields.get("parent_id", "") for one in parsed.entries}
             ids = [one for one, named in parsed.deprecated.items() if named == successor]
             if ids:

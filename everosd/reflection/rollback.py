@@ -71,7 +71,7 @@ class Rollback:
             message = f"nothing of what {types.public_id(owner.id, narrative)} replaced is there any more"
             raise errors.Conflict(message, hint="put the sources back into their files, then try again")
         # A file that does not parse can be left with pointers that nobody may take out: better nothing is done.
-        await asyncio.to_thread(self._lag.pointers, await self._paths(wanted), narrative, is_each_there=True)
+        await asyncio.to_thread(self._lag.pointers, await self._paths(wanted), narrative, are_all_needed=True)
         await self._append(wanted, "rolled_back", with_sources=True)
         self._step("rolled_back")
         return await self._finish(wanted)

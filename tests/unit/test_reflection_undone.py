@@ -441,3 +441,21 @@ async def test_M10_a_narrative_that_is_deleted_takes_its_facts_along(mind: refle
     assert ids == await parents()
     await mind.root.save(narrative.path, text)
     assert [narrative.entry_id] * 3 == await parents()
+
+
+async def test_O10_a_rollback_is_refused_before_anything_is_written_where_a_file_is_write_protected(
+    mind: reflecting.Mind,
+) -> None:
+    """Nothing is half done: the narrative stands until the file can be written."""
+    ids = await mind.tell(*STORY)
+    await mind.run()
+    narrative = await mind.narrative()
+    fact = (await mind.root.reader.children(mind.owner, [ids[0]], "atomic_fact"))[0]
+    path = mind.root.path / fact.path
+    await asyncio.to_thread(path.chmod, 0o400)
+    before = await asyncio.to_thread(mind.digest)
+    with pytest.raises(errors.WriteRefused, match="write-protected"):
+        await mind.rollback(narrative.entry_id)
+    assert before == await asyncio.to_thread(mind.digest)
+    await asyncio.to_thread(path.chmod, 0o600)
+    assert tuple(ids) == (await mind.rollback(narrative.entry_id)).restored
