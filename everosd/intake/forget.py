@@ -32,6 +32,7 @@ LEDGER_WAIT_S = 60.0
 _LOOK_S = 0.02
 _PENDING = "forget "
 """Begins the key of a fact in `meta`: an owner of whom something may be left."""
+_PATHS = msgspec.json.Decoder(list[types.RelPath])
 _SET_ASIDE = "*.damaged-*"
 
 OUT_OF_REACH = (
@@ -105,14 +106,16 @@ class Forget:
             errors.WriteRefused: A file cannot be deleted; ask again once it can.
             errors.StoreError: The ledger cannot be written; ask again once it can.
         """
-        await self._database.write(lambda connection: meta.put(connection, _pending(owner), "1"))
+        begun = await self._database.write(lambda connection: _begin(connection, owner, ()))
         while self._cascade.phase() != "ready":  # noqa: ASYNC110  # decided by several parts, none of them alone
             await asyncio.sleep(_LOOK_S)
         known = await self._database.write(lambda connection: _known(connection, owner))
         folders, files = await asyncio.to_thread(self._on_disk, owner, known.paths)
         sender = theirs.Sender(owner, by_role=known.has_namesake)
         talks = await asyncio.to_thread(lambda: list(self._talks(sender)))
-        paths = {*known.paths, *files, *(path for talk in talks for path in talk.paths)}
+        told = {*begun, *(path for talk in talks for path in talk.paths)}
+        await self._database.write(lambda connection: _begin(connection, owner, told))
+        paths = {*known.paths, *files, *told}
         done = _Done()
         with self._cascade.erasing(paths):
             async with self._pen.erasing(folders):
@@ -279,6 +282,17 @@ class _Known(msgspec.Struct, frozen=True, kw_only=True):
 
 def _scope(owner: types.Owner) -> tuple[str, str, str, str]:
     return owner.app, owner.project, owner.type, owner.id
+
+
+def _begin(connection: sqlite3.Connection, owner: types.Owner, paths: Collection[types.RelPath]) -> list[types.RelPath]:
+    """Note that an owner is being forgotten, and the session logs that tell of them; return those that were noted before.
+
+    Once such a log is gone from the disk, nothing there says any more that the ledger has still to be told.
+    """
+    before = meta.get(connection, _pending(owner))
+    found = _PATHS.decode(before) if before and before.startswith("[") else []
+    meta.put(connection, _pending(owner), msgspec.json.encode(sorted({*found, *paths})).decode())
+    return found
 
 
 def _pending(owner: types.Owner) -> str:

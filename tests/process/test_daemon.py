@@ -235,7 +235,7 @@ def test_index_folder_deleted_under_the_daemon(daemon: conftest.Daemon, root: Pa
 
     def is_whole() -> bool:
         found = lock.holder(root)
-        daemon.http.base_url = f"http://127.0.0.1:{found.port if found else 0}"  # a new start may have another
+        daemon.http.base_url = f"http://127.0.0.1:{(found and found.port) or 0}"  # a new start may have another
         try:
             now = daemon.health()["cascade"]
             n_found = len(daemon.search("lighthouse", "u_mara"))

@@ -81,7 +81,7 @@ def test_I09_forget_extract_and_trigger_from_the_command_line(daemon: conftest.D
     refused = conftest.run("forget", "--root", root, "--owner", "mara")
     assert (2, True) == (refused.returncode, "add --yes" in refused.stderr)
     nobody = conftest.run("forget", "--root", root, "--owner", "marah", "--yes")
-    assert (1, "everosd: there is no user marah in app default, project default") == (
+    assert (2, "everosd: there is no user marah in app default, project default") == (
         nobody.returncode,
         nobody.stderr.strip(),
     )

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import hypothesis
+import pytest
 from hypothesis import stateful
 from hypothesis import strategies as st
 
@@ -287,7 +288,7 @@ class Machine(stateful.RuleBasedStateMachine):
         shutil.rmtree(self.root, ignore_errors=True)
 
 
-TestMachine = Machine.TestCase
+TestMachine = pytest.mark.timeout(120)(Machine.TestCase)
 TestMachine.settings = hypothesis.settings(
     max_examples=max(12, hypothesis.settings().max_examples // 50),
     stateful_step_count=14,

@@ -91,7 +91,8 @@ class Moved(clock.SystemClock):
 async def test_switched_on_it_runs_by_itself_on_monday_at_two(tmp_path: Path) -> None:
     """One line in ome.toml, and nobody who triggers anything: a week's fragments are one narrative."""
     (tmp_path / "ome.toml").write_text("[strategies.reflect_episodes]\nenabled = true\n")
-    settings = config.load(tmp_path, {"EVEROS_EMBEDDING__MODEL": "none", "EVEROS_REFLECTION__MERGE": "extractive"})
+    environ = {"EVEROS_EMBEDDING__MODEL": "none", "EVEROS_REFLECTION__MERGE": "extractive"}
+    settings = await asyncio.to_thread(config.load, tmp_path, environ)
     time = Moved(dt.datetime(2026, 3, 9, 1, 30, tzinfo=dt.UTC))
     async with daemon.open_node(settings, time, learns=True) as node:
         root = open_root.Root(path=tmp_path, node=node)
