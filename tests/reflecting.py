@@ -174,7 +174,7 @@ def facts_of(root: open_root.Root, model: chat.Chat | None = None) -> fact.Facts
 def over(root: open_root.Root, step: file.Step = file.no_step, merging: Scripted | None = None) -> Mind:
     """Return a reflection over an open root."""
     cascade, scripted, owed = root.node.cascade, merging or Scripted(), list[row.EntryRow]()
-    settings = config.Reflection(merge="llm", clusters_per_run=10, max_narrative_tokens=8000)
+    settings = config.Reflection(merge="llm", clusters_per_run=10, max_narrative_tokens=3000)
 
     def is_shown(lsn: types.Lsn) -> bool:
         return all(one.lsn >= lsn for one in cascade.projection_states().values())
