@@ -263,6 +263,7 @@ def strategy(andrew: Andrew) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.timeout(120)  # the first of a run, for which everything is imported
 @pytest.mark.xdist_group("seeds-model")
 class TestWithAModel:
     """One story: switched on, run dry, refused, merged, looked at, updated, undone."""
@@ -406,6 +407,7 @@ class TestWithAModel:
         assert ["rolled_back"] * 2 == [one["status"] for one in by_model.reports()]
 
 
+@pytest.mark.timeout(120)  # the first of a run, for which everything is imported
 @pytest.mark.xdist_group("seeds-extractive")
 class TestWithoutAModel:
     """The same with nothing but the fragments' own statements."""
