@@ -114,7 +114,7 @@ def test_I09_forget_extract_and_trigger_from_the_command_line(daemon: conftest.D
     assert (0, True) == (extracted.returncode, extracted.stdout.startswith("2 of 2 entries done")), extracted.stderr
     for arguments, code in (
         (("extract_atomic_facts",), 1),  # nothing of it has failed
-        (("extract_atomic_fact",), 1),
+        (("extract_atomic_fact",), 2),
         (("extract_atomic_facts", "--dry-run", "--force"), 1),
     ):
         assert code == conftest.run("trigger", "--root", root, *arguments).returncode, arguments
