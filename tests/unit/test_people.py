@@ -52,7 +52,10 @@ def test_R06_what_is_said_of_one_is_not_said_of_another(right: str, wrong: str) 
         ("Luis vive en Sevilla.", ("Ana vive en Sevilla. Luis vive en Madrid.",)),
         ("Marc habite à Lyon.", ("Claire habite à Lyon. Marc habite à Lille.",)),
         ("Ben lives in Porto.", ("Anna lives in Porto and Ben lives in Lyon.",)),
-        ("Ben lives in Porto, and Anna lives in Lyon.", ("2026-08-10 09:00\nAnna: I live in Porto.\nBen: I live in Lyon.",)),
+        (
+            "Ben lives in Porto, and Anna lives in Lyon.",
+            ("2026-08-10 09:00\nAnna: I live in Porto.\nBen: I live in Lyon.",),
+        ),
         ("She lives in Lyon. Ben lives there too.", ("Ann lives in Porto.", "Ben lives in Lyon.")),
         ("王明每月挣8000美元。", ("王明每月挣8000元。",)),
     ],
