@@ -103,7 +103,27 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: str | None = None
     path: str = ""
     semantic_key: str = ""
+    """Of the active memories of an owner, bucket, scope and team one has it: what is written under it updates that one."""
     promotion_key: str = ""
+    """What memories about the same fact have in common; empty: their text."""
+    updated_at: str = ""
+    """When it was changed last by a request; empty: not since it was written. Decay leaves it."""
+    pinned: str = ""
+    """`true`: never decays and is never archived."""
+    bucket: str = "public"
+    scope: str = ""
+    team_id: str = ""
+    metadata: str = ""
+    """JSON object, as it was given; empty without."""
+    provenance: str = ""
+    """JSON object that says where it comes from, as it was given; empty without."""
+    sources: tuple[str, ...] = ()
+    """Entry ids of what it was made from."""
+    occurred_from: str = ""
+    """With `occurred_to`: moments of the oldest and the newest of its sources."""
+    occurred_to: str = ""
+    version: int = 1
+    """Number of this version, from 1."""
     subject: str = ""
     content: str = ""
 
@@ -113,13 +133,43 @@ class LifecycleRow(msgspec.Struct, frozen=True, kw_only=True):
 
     timestamp: str = ""
     action: str = ""
-    """What happened: `decay`, `expire`, `archive`, `update`, `conflict`, …"""
+    """What happened. Of memories: `decay`, `expire`, `archive`, `supersede`, `delete`, `restore`, `update`, `pin`, `edited`
+    (by hand), `usage`, `redact`, `hard_delete`; `audit` is the call itself. Others are of other parts: `conflict`, …"""
     target: str = ""
     """Entry id that it happened to."""
+    targets: tuple[str, ...] = ()
+    """Of `usage`: `<entry id>@<unix ms>` each, when it was used last."""
+    run_id: str = ""
     field: str = ""
+    """`importance` or `status`."""
     base: str = ""
-    """The inline value that the row was made on; the row is void once the entry says otherwise."""
+    """The inline value that the row was made on (of a status: `active` where none is written); the row is void once the entry
+    says otherwise."""
+    was: str = ""
+    """What was in force before."""
     value: str = ""
+    since: str = ""
+    """Of `decay`: the activity from which `steps` are counted."""
+    steps: int = 0
+    """Of `decay`: whole periods since then."""
+    successor: str = ""
+    """Of `supersede`: entry id of what took its place; while there is no such entry the row is void."""
+    version: int = 0
+    """Of `update` and `pin`: number of the version that ends here, from 1."""
+    digest: str = ""
+    """Of `update` and `pin`: 32 hex of the entry's digest after the change."""
+    message_ids: tuple[str, ...] = ()
+    """Of `redact` and `hard_delete`: what may not bring it back."""
+    tool: str = ""
+    """Of `audit`, with what follows."""
+    dry_run: str = ""
+    """`true` or `false`."""
+    actions: tuple[str, ...] = ()
+    parameters: str = ""
+    """JSON."""
+    counts: str = ""
+    """JSON."""
+    error: str = ""
     reason: str = ""
     before: str = ""
     """Text of the entry before the change, where it is kept."""
