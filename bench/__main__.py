@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from bench import baseline, daemon, intake, meaning, measure, owners, retrieval, roots, table
+from bench import baseline, daemon, intake, meaning, measure, owners, reflection, retrieval, roots, table
 from bench.table import Figure
 
 PARTS = (
@@ -28,6 +28,7 @@ PARTS = (
     "recall",
     "retrieval",
     "extraction",
+    "reflection",
 )
 USUAL = tuple(part for part in PARTS if part not in ("recall", "retrieval", "extraction"))
 """What is measured unless told otherwise. The others take long: graphs of 100,000 vectors, a model that embeds whole
@@ -77,7 +78,7 @@ def _of_sizes(
 
 def _conversations(folder: Path, chosen: list[str]) -> Iterator[Part]:
     """Yield what is measured on LoCoMo, where there is one."""
-    wanted = [name for name in ("locomo", "retrieval", "extraction") if name in chosen]
+    wanted = [name for name in ("locomo", "retrieval", "extraction", "reflection") if name in chosen]
     source = roots.locomo_path()
     if wanted and source is None:
         print(f"LoCoMo left out: set {roots.LOCOMO_VARIABLE} to its JSON file to measure on it", file=sys.stderr)
@@ -88,6 +89,8 @@ def _conversations(folder: Path, chosen: list[str]) -> Iterator[Part]:
         yield "retrieval", lambda: retrieval.measure(folder / "retrieval", source)
     if "extraction" in wanted and source is not None:
         yield "extraction", lambda: intake.quality(folder / "extraction", source)
+    if "reflection" in wanted and source is not None:
+        yield "reflection", lambda: reflection.measure(folder / "reflection", source)
 
 
 def main() -> int:
