@@ -272,6 +272,73 @@ class Reflection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Longest narrative of an extractive merge, tokens of about four letters."""
 
 
+class Mcp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[mcp]`: whose memory agents reach over MCP. No tool takes an owner: this is the only place that says it."""
+
+    user_id: str
+    """Empty: the only user of the scope, where there is exactly one, else `me`."""
+    app_id: Annotated[str, Meta(min_length=1)]
+    project_id: Annotated[str, Meta(min_length=1)]
+
+
+Share = Annotated[float, Meta(ge=0, le=1)]
+Days = Annotated[float, Meta(gt=0, le=36_500)]
+
+
+class Lifecycle(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[lifecycle]`: what becomes of memories by rule."""
+
+    episodes: bool
+    """Episodes expire, decay and are archived as typed episodic memories are."""
+    max_share: Share
+    """A pass that would change more of an owner's memories than this does not."""
+    min_group_size: Annotated[int, Meta(ge=1, le=100_000)]
+    summarize: Literal["llm", "extractive", "off"]
+
+
+class Decay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[lifecycle.decay.<type>]`: how importance sinks while a memory of a type is not used."""
+
+    period_days: Days
+    step: Share
+    """Taken away for each whole period."""
+    floor: Share
+    """Not below this; what lies below it already stays."""
+
+
+class Retention(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[lifecycle.retention]`: days after which a memory that is not used is archived, by type."""
+
+    working: Days
+    episodic: Days
+    semantic: Days
+    procedural: Days
+    superseded: Days
+    """Of any type, since it was superseded."""
+
+
+class Promote(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[lifecycle.promote]`: what a pattern needs to become a semantic memory."""
+
+    min_occurrences: Annotated[int, Meta(ge=1, le=100_000)]
+    min_importance: Share
+    """On average."""
+    min_confidence: Share
+    """On average."""
+
+
+class OwnerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[owners."<id>"]`: what is otherwise for one user or agent."""
+
+    timezone: str
+    """IANA name of the zone of their nights."""
+
+    @property
+    def zone(self) -> zoneinfo.ZoneInfo:
+        """The zone itself; `load` has made sure that it exists."""
+        return zoneinfo.ZoneInfo(self.timezone)
+
+
 class Daemon(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[daemon]`: the process itself."""
 
@@ -305,8 +372,18 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     memorize_async_queue: AsyncQueue
     clustering: Clustering
     reflection: Reflection
+    lifecycle: Lifecycle
+    lifecycle_decay_working: Decay
+    lifecycle_decay_episodic: Decay
+    lifecycle_decay_semantic: Decay
+    lifecycle_decay_procedural: Decay
+    lifecycle_retention: Retention
+    lifecycle_promote: Promote
+    mcp: Mcp
     daemon: Daemon
     log: Log
+    owners: tuple[tuple[str, OwnerSettings], ...] = ()
+    """By user or agent id, sorted; those that nobody named are as everybody."""
     given: tuple[tuple[str, object], ...] = ()
     """Dotted keys that the command line set: they stay above everything when the rest is read again."""
     ignored: tuple[str, ...] = ()
@@ -316,6 +393,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     def prompts(self) -> Path:
         """Folder with the person's own prompts; it need not be there."""
         return Path(self.llm.prompts).expanduser() if self.llm.prompts else self.root / PROMPTS
+
+    def zone_of(self, owner_id: str) -> zoneinfo.ZoneInfo:
+        """Return the zone of a user or agent: their own, else `memory.timezone`."""
+        return next((one.zone for known, one in self.owners if known == owner_id), self.memory.zone)
 
 
 SECTIONS: dict[str, type[msgspec.Struct]] = {
@@ -332,9 +413,25 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
     "memorize.async_queue": AsyncQueue,
     "clustering": Clustering,
     "reflection": Reflection,
+    "lifecycle": Lifecycle,
+    "lifecycle.decay.working": Decay,
+    "lifecycle.decay.episodic": Decay,
+    "lifecycle.decay.semantic": Decay,
+    "lifecycle.decay.procedural": Decay,
+    "lifecycle.retention": Retention,
+    "lifecycle.promote": Promote,
+    "mcp": Mcp,
     "daemon": Daemon,
     "log": Log,
 }
+
+OWNERS = "owners"
+"""Section of sections: one for each owner that is named."""
+GROUPS = frozenset({"lifecycle.decay", OWNERS})
+"""Names that hold sections and no keys."""
+
+LIVE_SECTIONS = ("embedding", "llm", "intake", "boundary_detection", "memorize", "clustering", "reflection", "mcp")
+"""All of whose keys are reloadable; `lifecycle` and what is below it besides."""
 
 RELOADABLE = frozenset(
     {
@@ -344,13 +441,16 @@ RELOADABLE = frozenset(
         "log.repeat_window_s",
         *(
             f"{section}.{key}"
-            for section in ("embedding", "llm", "intake", "boundary_detection", "memorize", "clustering", "reflection")
+            for section in SECTIONS
+            if section in LIVE_SECTIONS or f"{section}.".startswith("lifecycle.")
             for key in SECTIONS[section].__struct_fields__
         ),
         *(f"memorize.async_queue.{key}" for key in AsyncQueue.__struct_fields__),
     }
 )
-"""Keys that are taken over without a restart: nothing that is open was built from them, or it is opened afresh."""
+"""Keys that are taken over without a restart: nothing that is open was built from them, or it is opened afresh.
+
+So is what is said of owners, whose names nobody can list."""
 
 IGNORED: dict[str, frozenset[str]] = {
     "memory": frozenset({"root"}),
@@ -445,7 +545,7 @@ def load(
             ignored.add(setting.name)
             continue
         _require_known(setting)
-        values[setting.section][setting.key] = _value(setting)
+        values.setdefault(setting.section, {})[setting.key] = _value(setting)
         origins[setting.section, setting.key] = setting
     loaded = Config(
         root=root,
@@ -462,8 +562,21 @@ def load(
         memorize_async_queue=_section(AsyncQueue, "memorize.async_queue", values, origins),
         clustering=_section(Clustering, "clustering", values, origins),
         reflection=_section(Reflection, "reflection", values, origins),
+        lifecycle=_section(Lifecycle, "lifecycle", values, origins),
+        lifecycle_decay_working=_section(Decay, "lifecycle.decay.working", values, origins),
+        lifecycle_decay_episodic=_section(Decay, "lifecycle.decay.episodic", values, origins),
+        lifecycle_decay_semantic=_section(Decay, "lifecycle.decay.semantic", values, origins),
+        lifecycle_decay_procedural=_section(Decay, "lifecycle.decay.procedural", values, origins),
+        lifecycle_retention=_section(Retention, "lifecycle.retention", values, origins),
+        lifecycle_promote=_section(Promote, "lifecycle.promote", values, origins),
+        mcp=_section(Mcp, "mcp", values, origins),
         daemon=_section(Daemon, "daemon", values, origins),
         log=_section(Log, "log", values, origins),
+        owners=tuple(
+            (section.removeprefix(f"{OWNERS}."), _section(OwnerSettings, section, values, origins))
+            for section in sorted(values)
+            if section.startswith(f"{OWNERS}.")
+        ),
         given=tuple((given or {}).items()),
         ignored=tuple(sorted(ignored)),
     )
@@ -504,7 +617,9 @@ def merge(current: Config, fresh: Config) -> Reload:
             applied.append(name)
             changed = msgspec.structs.replace(getattr(result, attribute), **{key: value})
             result = msgspec.structs.replace(result, **{attribute: changed})
-    result = msgspec.structs.replace(result, ignored=fresh.ignored)
+    if fresh.owners != current.owners:
+        applied.append(OWNERS)
+    result = msgspec.structs.replace(result, ignored=fresh.ignored, owners=fresh.owners)
     return Reload(config=result, applied=tuple(applied), waits_for_restart=tuple(waiting))
 
 
@@ -549,14 +664,28 @@ def _from_text(path: Path, text: str) -> Iterator[Setting]:
             )
 
 
-def flat(tables: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def flat(tables: Mapping[str, Any], within: str = "") -> dict[str, dict[str, Any]]:
     """Return tables by their dotted names: a section within a section stands beside it."""
     found: dict[str, dict[str, Any]] = {}
-    for section, table in tables.items():
-        inner = {f"{section}.{key}": value for key, value in table.items() if f"{section}.{key}" in SECTIONS}
-        found[section] = {key: value for key, value in table.items() if f"{section}.{key}" not in inner}
-        found.update({name: value for name, value in inner.items() if isinstance(value, dict)})
+    for name, table in tables.items():
+        section = f"{within}{name}"
+        inner = {key: value for key, value in table.items() if isinstance(value, dict) and _is_inner(section, key)}
+        rest = {key: value for key, value in table.items() if key not in inner}
+        if rest or section not in GROUPS:
+            found[section] = rest
+        found.update(flat(inner, f"{section}."))
     return found
+
+
+def _is_inner(section: str, key: str) -> bool:
+    """Tell whether a table within a section is one of its own."""
+    name = f"{section}.{key}"
+    return name in SECTIONS or name in GROUPS or section in GROUPS
+
+
+def kind_of(section: str) -> type[msgspec.Struct] | None:
+    """Return what a section holds; None: nobody knows it."""
+    return OwnerSettings if section.startswith(f"{OWNERS}.") else SECTIONS.get(section)
 
 
 def _refuse_bare_key(path: Path, text: str, key: str) -> NoReturn:
@@ -571,8 +700,9 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[Setting]:
     for name in sorted(environ):
         section, has_key, key = name.removeprefix(ENV_PREFIX).lower().partition("__")
         within, _, rest = key.partition("__")
-        if rest and f"{section}.{within}" in SECTIONS:
+        while rest and (f"{section}.{within}" in SECTIONS or f"{section}.{within}" in GROUPS):
             section, key = f"{section}.{within}", rest
+            within, _, rest = key.partition("__")
         if name.startswith(ENV_PREFIX) and has_key:
             yield Setting(section=section, key=key, value=environ[name], origin=ENVIRONMENT, name=name)
 
@@ -592,7 +722,10 @@ def _is_ignored(setting: Setting) -> bool:
 
 def _require_known(setting: Setting) -> None:
     """Refuse a section or key that nobody knows, with the nearest one that somebody does."""
-    kind = SECTIONS.get(setting.section)
+    kind = kind_of(setting.section)
+    if setting.section == OWNERS:
+        reason = "stands below no owner"
+        raise _wrong(setting, reason, hint=f'put it below [{OWNERS}."<user or agent id>"]')
     if kind is None:
         known: Iterable[str] = [*SECTIONS, *IGNORED]
         what, wrong, shown = "section", setting.section, "[{}]"
@@ -664,12 +797,9 @@ def _wrong(setting: Setting, reason: str, *, hint: str = "") -> errors.ConfigErr
 
 def _check_meaning(config: Config, origins: Origins) -> None:
     """Check what a type cannot say."""
-    try:
-        _ = config.memory.zone
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
-        near = difflib.get_close_matches(config.memory.timezone, sorted(zoneinfo.available_timezones()), n=1)
-        also = f"; did you mean {near[0]}?" if near else "; use an IANA name such as Europe/Berlin"
-        raise _wrong(origins["memory", "timezone"], f"no such time zone: {config.memory.timezone}{also}") from error
+    _check_zone(config.memory, "memory", origins)
+    for owner_id, one in config.owners:
+        _check_zone(one, f"{OWNERS}.{owner_id}", origins)
     if config.embedding.base_url and not _is_address(config.embedding.base_url):
         raise _wrong(origins["embedding", "base_url"], 'expected an address such as "http://127.0.0.1:11434/v1"')
     if config.llm.base_url and not _is_address(config.llm.base_url):
@@ -686,6 +816,16 @@ def _check_meaning(config: Config, origins: Origins) -> None:
             f"{config.api.host} is not loopback, and no api.token is set",
             hint='set [api] token = "a long secret" in everos.toml, or EVEROS_API__TOKEN; or stay on 127.0.0.1',
         )
+
+
+def _check_zone(one: Memory | OwnerSettings, section: str, origins: Origins) -> None:
+    """Refuse a zone that does not exist, with the nearest one that does."""
+    try:
+        _ = one.zone
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
+        near = difflib.get_close_matches(one.timezone, sorted(zoneinfo.available_timezones()), n=1)
+        also = f"; did you mean {near[0]}?" if near else "; use an IANA name such as Europe/Berlin"
+        raise _wrong(origins[section, "timezone"], f"no such time zone: {one.timezone}{also}") from error
 
 
 def _is_address(url: str) -> bool:

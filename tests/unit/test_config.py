@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -228,3 +229,46 @@ def test_root_comes_from_argument_then_variable_then_home(tmp_path: Path) -> Non
     assert config.root_path(tmp_path, environ) == tmp_path.resolve()
     assert config.root_path(None, environ) == (tmp_path / "real").resolve()
     assert config.root_path(None, {}) == Path("~/.everos").expanduser().resolve()
+
+
+def test_policies_of_the_lifecycle_are_tables_and_a_wrong_one_is_named(tmp_path: Path) -> None:
+    """A table three deep is read like any other, from the file and from the environment, and refused like any other."""
+    write(tmp_path, "[lifecycle.decay.working]\nperiod_days = 2\n[lifecycle.retention]\nworking = 9\n")
+    loaded = config.load(tmp_path, {"EVEROS_LIFECYCLE__DECAY__SEMANTIC__STEP": "0.04"})
+    assert (2.0, 0.2, 9.0) == (
+        loaded.lifecycle_decay_working.period_days,
+        loaded.lifecycle_decay_working.step,
+        loaded.lifecycle_retention.working,
+    )
+    assert 0.04 == loaded.lifecycle_decay_semantic.step
+    for text, key, line, said in (
+        ("[lifecycle.decay.workng]\nstep = 1\n", "lifecycle.decay.workng.step", 2, "[lifecycle.decay.working]"),
+        ("[lifecycle.decay.working]\nperiod = 1\n", "lifecycle.decay.working.period", 2, "did you mean period_days?"),
+        ("[lifecycle.decay.working]\nstep = 1.5\n", "lifecycle.decay.working.step", 2, "<= 1"),
+        ("[lifecycle.retention]\nworking = 0\n", "lifecycle.retention.working", 2, "> 0"),
+        ("[lifecycle]\nsummarize = 'maybe'\n", "lifecycle.summarize", 2, "llm, extractive, off"),
+        ("[lifecycle.decay]\nstep = 1\n", "lifecycle.decay.step", 2, "unknown section"),
+    ):
+        write(tmp_path, text)
+        with pytest.raises(errors.ConfigError) as refused:
+            config.load(tmp_path, {})
+        assert (key, line) == (refused.value.key, refused.value.line)
+        assert said in str(refused.value)
+
+
+def test_an_owner_may_have_a_zone_of_their_own(tmp_path: Path) -> None:
+    """It holds for whoever is named, is taken over without a restart, and a zone that does not exist is refused."""
+    write(tmp_path, '[memory]\ntimezone = "Europe/Berlin"\n[owners."mara.k@home"]\ntimezone = "Asia/Tokyo"\n')
+    loaded = config.load(tmp_path, {})
+    assert ("Asia/Tokyo", "Europe/Berlin") == (loaded.zone_of("mara.k@home").key, loaded.zone_of("jon").key)
+    taken = config.merge(config.load(tmp_path / "none", {}), loaded)
+    assert (("owners",), "Asia/Tokyo") == (taken.applied, taken.config.zone_of("mara.k@home").key)
+    for text, key, said in (
+        ('[owners."mara"]\ntimezone = "Asia/Tokio"\n', "owners.mara.timezone", "did you mean Asia/Tokyo?"),
+        ('[owners."mara"]\nzone = "Asia/Tokyo"\n', "owners.mara.zone", "known are timezone"),
+        ('[owners]\ntimezone = "Asia/Tokyo"\n', "owners.timezone", "stands below no owner"),
+    ):
+        write(tmp_path, text)
+        with pytest.raises(errors.ConfigError, match=re.escape(said)) as refused:
+            config.load(tmp_path, {})
+        assert key == refused.value.key
