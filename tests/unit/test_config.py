@@ -265,7 +265,7 @@ def test_an_owner_may_have_a_zone_of_their_own(tmp_path: Path) -> None:
     assert (("owners",), "Asia/Tokyo") == (taken.applied, taken.config.zone_of("mara.k@home").key)
     for text, key, said in (
         ('[owners."mara"]\ntimezone = "Asia/Tokio"\n', "owners.mara.timezone", "did you mean Asia/Tokyo?"),
-        ('[owners."mara"]\nzone = "Asia/Tokyo"\n', "owners.mara.zone", "known are timezone"),
+        ('[owners."mara"]\nzone = "Asia/Tokyo"\n', "owners.mara.zone", "did you mean timezone?"),
         ('[owners]\ntimezone = "Asia/Tokyo"\n', "owners.timezone", "stands below no owner"),
     ):
         write(tmp_path, text)
