@@ -20,6 +20,7 @@ from everosd.api import (
     metrics,
     ome,
     openapi,
+    owners,
     reflection,
     reply,
     schema,
@@ -81,7 +82,7 @@ def create_app(given: services.Services) -> Application:
 def _api_routes(given: services.Services, work: admin.Admin) -> list[litestar.Router]:
     """Return the same routes under every prefix."""
     answers, takes, engine = memory.Memory(given), intake.Intake(given), ome.Ome(given)
-    consolidations = reflection.Reflection(given)
+    consolidations, people = reflection.Reflection(given), owners.Owners(given)
     return [
         litestar.Router(
             prefix,
@@ -91,6 +92,7 @@ def _api_routes(given: services.Services, work: admin.Admin) -> list[litestar.Ro
                 handlers.get("/entries/{entry_id:path}")(_handler(answers.entry)),
                 handlers.post("/memory/add", status_code=200)(_handler(takes.add)),
                 handlers.post("/memory/flush", status_code=200)(_handler(takes.flush)),
+                handlers.get("/owners")(_handler(people.owners)),
                 handlers.get("/tasks")(_handler(takes.tasks)),
                 handlers.get("/tasks/{task_id:str}")(_handler(takes.task_by_id)),
                 handlers.post("/ome/trigger", status_code=200)(_handler(engine.trigger)),

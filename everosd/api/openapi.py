@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
-from everosd.api import schema
+from everosd.api import owners, schema
 from everosd.cascade import status as cascade_status
 
 PREFIXES = ("/api/v1", "/api/v2")
@@ -30,6 +30,7 @@ _NAMED: dict[Any, str] = {
     schema.Envelope[schema.TaskPage]: "SuccessEnvelope_TaskPage_",
     schema.Envelope[schema.Strategies]: "StrategiesResponse",
     schema.Envelope[schema.ReportsData]: "ReportsResponse",
+    schema.Envelope[owners.OwnersData]: "OwnersResponse",
     schema.RollbackRequest: "RollbackRequest",
     schema.Envelope[schema.RollbackData]: "RollbackResponse",
     schema.ErrorEnvelope: "ErrorEnvelope",
@@ -75,12 +76,15 @@ def _api_paths() -> dict[str, object]:
     task["parameters"] = [{"name": "task_id", "in": "path", "required": True, "schema": {"type": "string"}}]
     reports = _operation("ReportsResponse", "What was consolidated, before and after.", (422, 500))
     reports["parameters"] = _query_parameters(schema.ReportsQuery)
+    people = _operation("OwnersResponse", "Who has memory in a scope.", (422, 500))
+    people["parameters"] = _query_parameters(owners.OwnersQuery)
     undo = _post("RollbackRequest", "RollbackResponse", "Undo one consolidation.", (404, 409, 413, 422, 500, 503))
     return {
         "/memory/search": {"post": _post("SearchRequest", "SearchResponse", "Find memories.", (413, 422, 500, 503))},
         "/memory/get": {"post": _post("GetRequest", "GetResponse", "List memories.", (413, 422, 500))},
         "/memory/add": {"post": _queueing("Add", "Keep messages; extract from them where a conversation ends.")},
         "/memory/flush": {"post": _queueing("Flush", "Extract from what is kept of a session.")},
+        "/owners": {"get": people},
         "/tasks": {"get": tasks},
         "/tasks/{task_id}": {"get": task},
         "/ome/trigger": {"post": _post("TriggerRequest", "TriggerResponse", "Run a strategy.", (404, 413, 422, 503))},
