@@ -340,26 +340,39 @@ class Cascade:
             self._ingest.is_accepting = False
 
     @contextlib.contextmanager
-    def erasing(self, paths: Iterable[types.RelPath]) -> Iterator[None]:
-        """Take what is gone from these files as deleted at once: everosd itself takes it out. `mark` them when it has."""
-        new = set(paths) - self._ingest.meant
+    def erasing(self, paths: Iterable[types.RelPath], folders: Iterable[types.RelPath] = ()) -> Iterator[None]:
+        """Take what is gone from these files and folders as deleted at once: everosd itself takes it out. `notice` it then."""
+        new = {*paths, *(f"{folder}/" for folder in folders)} - self._ingest.meant
         self._ingest.meant |= new
         try:
             yield
         finally:
             self._ingest.meant -= new
 
-    async def notice(self, paths: Collection[types.RelPath], timeout_s: float) -> bool:
-        """Look at these files until the ledger knows no more of them that are gone; False: not within `timeout_s`."""
+    async def notice(
+        self, paths: Collection[types.RelPath], timeout_s: float, folders: Collection[types.RelPath] = ()
+    ) -> bool:
+        """Look at these files, and at all that is known below these folders, until the ledger knows no more of what is gone.
+
+        What was read before this was called, and is not in the ledger yet, is waited for: nothing of it comes in later.
+        False: not within `timeout_s`.
+        """
         until_s = self._clock.monotonic_s() + timeout_s
+        in_work = self._dirty.in_work
         while self._clock.monotonic_s() < until_s:
-            self.mark(paths)
+            self.mark({*paths, *self._known(paths, folders)})
             for _ in range(50):  # until it is asked once more
-                known = [path for path in paths if path in self._ingest.known]
-                if not await asyncio.to_thread(_any_gone, self.root, known):
+                is_read = not in_work or self._dirty.in_work is not in_work
+                if is_read and not await asyncio.to_thread(_any_gone, self.root, self._known(paths, folders)):
                     return True
                 await self._clock.sleep(0.02)
         return False
+
+    def _known(self, paths: Iterable[types.RelPath], folders: Collection[types.RelPath]) -> list[types.RelPath]:
+        """Return which of these files, and of those below these folders, the ledger has."""
+        below = tuple(f"{folder}/" for folder in folders)
+        found = [path for path in self._ingest.known if path.startswith(below)] if below else []
+        return found + [path for path in paths if path in self._ingest.known]
 
     def expire_known(self) -> None:
         """Have every known file read again, as the ledger's stale marks say."""

@@ -77,6 +77,11 @@ class Dirty:
         self._inflight = tuple(chunk)
         return self._inflight
 
+    @property
+    def in_work(self) -> tuple[types.RelPath, ...]:
+        """The chunk in work: as long as it is, the same tuple."""
+        return self._inflight
+
     def done(self) -> None:
         """Note that the chunk in work is finished."""
         self._inflight = ()

@@ -58,8 +58,9 @@ class Ingest:
         self.problems = problems.Problems()
         self.is_accepting = False
         """What is gone from the disk counts as deleted at once, however much it is."""
-        self.meant: set[types.RelPath] = set()
-        """Files of which whatever is gone was taken out by everosd itself: it counts as deleted at once, and sounds no alarm."""
+        self.meant: set[str] = set()
+        """Files, and folders with all that is in them, of which whatever is gone was taken out by everosd itself: it counts as
+        deleted at once, and sounds no alarm. A folder ends in a slash."""
         self.alarm = ""
         """Why deletions are held back; empty: they are not."""
         self.lsn = 0
@@ -287,7 +288,7 @@ class Ingest:
         """Return which missing entries of a file are gone for certain; None: whatever is missing."""
         if not _is_legible(read):
             return ()  # bytes that say nothing (UTF-16, half a save) are no deletion, however long they stay
-        if self.is_accepting or path in self.meant:
+        if self.is_accepting or self._is_meant(path):
             return None
         if read.is_being_written and not self.grace.has_waited(path, now_s, OPEN_LIMIT_S):
             return ()
@@ -332,7 +333,7 @@ class Ingest:
         logs = {
             path: read.parsed
             for path, read in readings.items()
-            if path in self.known and path not in self.meant and _is_log(read)
+            if path in self.known and not self._is_meant(path) and _is_log(read)
         }
         if not logs or self.is_accepting:
             return []
@@ -386,11 +387,14 @@ class Ingest:
     async def _remove_absent(self, absent: dict[types.RelPath, scan.Absent]) -> None:
         now_s = self._clock.monotonic_s()
         ripe = [path for path, look in absent.items() if await self._is_gone(path, look, now_s)]
-        if meant := [path for path in ripe if path in self.meant]:
+        if meant := [path for path in ripe if self._is_meant(path)]:
             await self._remove(meant, now_s)
-            ripe = [path for path in ripe if path not in self.meant]
+            ripe = [path for path in ripe if path not in meant]
         if ripe and not self._is_held_back(ripe, now_s):
             await self._remove(ripe, now_s)
+
+    def _is_meant(self, path: types.RelPath) -> bool:
+        return path in self.meant or any(path.startswith(each) for each in self.meant if each.endswith("/"))
 
     async def _is_gone(self, path: types.RelPath, look: scan.Absent, now_s: float) -> bool:
         if path not in self.known:
@@ -400,14 +404,14 @@ class Ingest:
         if not look.parent_lists:
             self.grace.found_file(path)
             return False
-        if self.is_accepting or path in self.meant or self.grace.miss_file(path, now_s):
+        if self.is_accepting or self._is_meant(path) or self.grace.miss_file(path, now_s):
             return True
         return await self._database.write(lambda connection: ledger.entries_stand_elsewhere(connection, path))
 
     def _is_held_back(self, paths: Iterable[types.RelPath], now_s: float) -> bool:
         """Return whether so much is gone that a person has to confirm it, and say so."""
-        missing = ({*paths, *map(types.RelPath, self.grace.missing_files())} & self.known.keys()) - self.meant
-        gone: dict[str, int] = {path: self.known[path].n_entries for path in missing}
+        missing = {*paths, *map(types.RelPath, self.grace.missing_files())} & self.known.keys()
+        gone: dict[str, int] = {path: self.known[path].n_entries for path in missing if not self._is_meant(path)}
         if self.is_accepting or not self.grace.is_mass_deletion(
             gone, n_files=len(self.known), n_entries=self.n_entries, now_s=now_s
         ):
@@ -434,7 +438,7 @@ class Ingest:
             if outcome is not None:
                 self.lsn = max(self.lsn, outcome.lsn)
                 self.n_entries += outcome.entries_delta
-                if not (self.is_accepting or path in self.meant):  # what was confirmed is no part of an accident
+                if not (self.is_accepting or self._is_meant(path)):  # what was confirmed is no part of an accident
                     self.grace.deleted(outcome.removed, now_s)
         self.problems.standing = await self._database.write(problems.load_standing)
 

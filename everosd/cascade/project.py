@@ -146,13 +146,22 @@ class Projection(Generic[I]):
         found = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'events'").fetchone()
         return 0 if found is None else int(found[0])
 
-    def _sweep(self) -> None:
-        """Remove generations that neither answer nor are being built."""
+    async def sweep(self) -> bool:
+        """Delete generations that neither answer nor are being built; False: something of one is left, ask again.
+
+        Tantivy may be merging what was given up: a folder that it writes to meanwhile is not empty when it is to go.
+        """
+        return await self.in_thread(self._sweep)
+
+    def _sweep(self) -> bool:
+        is_clean = True
         kept = {str(self._at.generation)} | ({str(self._next[1].generation)} if self._next else set())
         if self._folder.is_dir():
             for child in self._folder.iterdir():
                 if child.name.isdigit() and child.name not in kept:
                     shutil.rmtree(child, ignore_errors=True)
+                    is_clean &= not child.exists()
+        return is_clean
 
     async def in_thread(self, job: Callable[[], T]) -> T:
         """Run `job` on the index's own thread, between two batches."""

@@ -58,7 +58,11 @@ async def resume(cascade: apply.Cascade, progress: Progress = silent) -> None:
 
 
 async def refill(cascade: apply.Cascade, progress: Progress = silent) -> None:
-    """Fill every index anew from the ledger as it is: nothing that was deleted is left in its files afterwards."""
+    """Fill every index anew from the ledger as it is: nothing that was deleted is left in its files afterwards.
+
+    One that is being filled already is filled to the end first: what was deleted may be in it.
+    """
+    await _fill_indexes(cascade, progress)
     for projection in cascade.projections:
         await projection.rebuild()
     await _fill_indexes(cascade, progress)

@@ -219,6 +219,7 @@ class Engine:
         await self._events.forget(owner)
         for desk in self._timed.values():
             await desk.forget(owner)
+        await self._runs.forget(owner)
 
     # -- by hand ---------------------------------------------------------------------------------------------------
 

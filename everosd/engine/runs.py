@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 import structlog
 
-from everosd import clock, errors
+from everosd import clock, errors, types
 from everosd.engine import strategy as strategies
 from everosd.store import db
 
@@ -148,6 +148,12 @@ class Runs:
                 self._unwritten = batch | self._unwritten
                 raise
             self._n = n
+
+    async def forget(self, owner: types.Owner) -> None:
+        """Let go of what is still to be written of an owner; afterwards the table has all of theirs that it will get."""
+        async with self._writing:
+            kept = {key: one for key, one in self._unwritten.items() if one.event is None or one.event.owner != owner}
+            self._unwritten = kept
 
     async def close(self) -> None:
         """Write what is left; what cannot be written is let go."""

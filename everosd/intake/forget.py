@@ -117,7 +117,7 @@ class Forget:
         await self._database.write(lambda connection: _begin(connection, owner, told))
         paths = {*known.paths, *files, *told}
         done = _Done()
-        with self._cascade.erasing(paths):
+        with self._cascade.erasing(paths, folders):
             async with self._pen.erasing(folders):
                 await self._stop(owner)
                 for n, talk in enumerate(talks):
@@ -126,14 +126,15 @@ class Forget:
                 progress("files", 0, len(files))
                 for folder in folders:
                     await self._pen.erase(folder)
-                await self._ledger_without(paths, done)
+                await self._ledger_without({*paths, *done.rows}, folders, done)
                 await self._stop(owner)  # of what came in between
         await self._database.write(lambda connection: _strike(connection, owner, folders, paths))
         await rebuild.refill(self._cascade, progress)
         progress("ledger", 0, 1)
+        await self._sweep_generations(done)
         await asyncio.to_thread(self._sweep_index)
-        await self._database.write(lambda connection: meta.put(connection, _pending(owner), None))
-        await self._database.compact()
+        # Only when nothing is left of the rest: whoever is cut off before that, or refused, may ask again.
+        await self._database.compact(lambda connection: meta.put(connection, _pending(owner), None))
         log.info("owner_forgotten", files=len(files), messages=done.n_messages, left=len(done.left))
         return Forgotten(
             owner_id=owner.id,
@@ -214,19 +215,33 @@ class Forget:
 
     # -- what is derived -------------------------------------------------------------------------------------------
 
-    async def _ledger_without(self, paths: Collection[types.RelPath], done: _Done) -> None:
-        """Wait until the ledger has nothing of what is gone from the disk.
+    async def _ledger_without(
+        self, paths: Collection[types.RelPath], folders: Collection[types.RelPath], done: _Done
+    ) -> None:
+        """Wait until the ledger has nothing of what is gone from the disk, nor will have of what was read before it went.
+
+        By the folders, too: until the writer stopped a strategy may have begun a file that nobody has listed.
 
         Raises:
             errors.StoreError: It has, after a long time.
         """
         until_s = self._clock.monotonic_s() + LEDGER_WAIT_S
-        is_clear = await self._cascade.notice(paths, LEDGER_WAIT_S)
+        is_clear = await self._cascade.notice(paths, LEDGER_WAIT_S, folders)
         while not (is_clear and await self._database.write(functools.partial(_is_clear, rows=done.rows))):
             if self._clock.monotonic_s() > until_s:
                 message = "the ledger does not take note of what was deleted"
                 raise errors.StoreError(message)
             await self._clock.sleep(_LOOK_S)
+
+    async def _sweep_generations(self, done: _Done) -> None:
+        """Have the files deleted of which the indexes have just been taken: they are closed, and written to, a little longer."""
+        until_s = self._clock.monotonic_s() + LEDGER_WAIT_S
+        for projection in self._cascade.projections:
+            while not await projection.sweep():
+                if self._clock.monotonic_s() > until_s:
+                    done.left.append(f".index/{projection.name}: files that nobody reads any more cannot be deleted")
+                    break
+                await self._clock.sleep(_LOOK_S)
 
     def _sweep_index(self) -> None:
         """Delete derived files that nobody reads any more. Blocks."""

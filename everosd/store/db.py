@@ -155,23 +155,36 @@ class Database:
             raise said from error
         return result
 
-    async def compact(self) -> None:
+    async def compact(self, last: Callable[[sqlite3.Connection], object] | None = None) -> None:
         """Write the file anew, and empty the write-ahead log: nothing that was deleted is left in either.
+
+        `last` is done when that is so, and only then; nothing of the little that it deletes is left afterwards either.
 
         Raises:
             errors.StoreError: the disk is full, or a reader does not let go of what it sees; nothing is lost.
 
         """
-        await asyncio.get_running_loop().run_in_executor(self._executor, self._compact)
+        await asyncio.get_running_loop().run_in_executor(self._executor, self._compact, last)
 
-    def _compact(self) -> None:
+    def _compact(self, last: Callable[[sqlite3.Connection], object] | None) -> None:
         try:
             self._connection.execute("VACUUM")
-            for _ in range(_CHECKPOINT_ATTEMPTS):
-                if not self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
-                    return
+            self._empty_log()
+            if last is not None:
+                before = self._connection.execute("PRAGMA secure_delete").fetchone()[0]
+                self._connection.execute("PRAGMA secure_delete = ON")
+                try:
+                    self._transact(last)
+                finally:
+                    self._connection.execute(f"PRAGMA secure_delete = {before}")
+                self._empty_log()
         except FAILURES as error:
             raise store_error(self.path, error) from error
+
+    def _empty_log(self) -> None:
+        for _ in range(_CHECKPOINT_ATTEMPTS):
+            if not self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+                return
         message = f"{self.path}: its write-ahead log could not be emptied, somebody reads it all the time"
         raise errors.StoreError(message)
 

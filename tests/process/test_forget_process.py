@@ -21,9 +21,17 @@ N_KILLS = 3
 
 
 def traces(root: Path) -> list[str]:
-    """Return the files below the root that have Mara's word in their bytes."""
-    found = [path for path in root.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
-    return [path.relative_to(root).as_posix() for path in found]
+    """Return the files below the root that have Mara's word in their bytes, each with what stands around it."""
+    found = []
+    for path in root.rglob("*"):
+        try:
+            data = path.read_bytes()
+        except (FileNotFoundError, IsADirectoryError):  # the daemon goes on
+            continue
+        at = data.find(SECRET.encode())
+        if at >= 0:
+            found.append(f"{path.relative_to(root)} at {at} of {len(data)}: {data[max(0, at - 200) : at + 200]!r}")
+    return found
 
 
 def talk(http: httpx.Client, nth: int) -> None:

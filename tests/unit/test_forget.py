@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import shutil
+import threading
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 
 import pytest
 
 from everosd import clock, config, daemon, errors, types
+from everosd.engine import runs
 from everosd.intake import forget, message, online, row
 from everosd.log import entry, file
 from tests import steps
@@ -235,7 +238,7 @@ async def test_I09_forgetting_most_of_a_root_is_no_accident(tmp_path: Path) -> N
         assert "" == node.cascade.status().alarm
 
 
-@pytest.mark.parametrize("step", ["_ledger_without", "_sweep_index"])
+@pytest.mark.parametrize("step", ["_ledger_without", "_sweep_generations", "_sweep_index"])
 async def test_I09_a_crash_in_the_middle_is_finished_by_asking_again(tmp_path: Path, step: str) -> None:
     """Files are gone, and the ledger was not told or not compacted: asked again, the rest goes; a third time is 404."""
     async with running(tmp_path) as node:
@@ -382,3 +385,201 @@ async def test_I09_what_a_strategy_remembers_of_a_forgotten_user_does_not_come_b
         await told(node, said("I live in Rome.", start=3), at="s_2")
         assert "Rome" in await asyncio.to_thread(profile.read_text)
         assert [] == traces(tmp_path)
+
+
+# -- moments -----------------------------------------------------------------------------------------------------------
+
+
+class HeldPen:
+    """Has whoever appends entries of one kind wait until it may."""
+
+    def __init__(self, node: daemon.Node, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Stand before the writer of `node`."""
+        self.has_come, self.may_go_on, self.is_done = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        append = node.cascade.writer.append
+
+        async def held(of: types.Owner, what: str, *given: object, **more: object) -> object:
+            if what != kind:
+                return await append(of, what, *given, **more)  # type: ignore[arg-type]
+            self.has_come.set()
+            await self.may_go_on.wait()
+            ids = await append(of, what, *given, **more)  # type: ignore[arg-type]
+            self.is_done.set()
+            return ids
+
+        monkeypatch.setattr(node.cascade.writer, "append", held)
+
+
+async def test_I09_what_a_strategy_writes_at_that_moment_goes_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Facts that come to disk and into the ledger after the files were listed, and before they are deleted."""
+    async with running(tmp_path) as node:
+        held = HeldPen(node, "atomic_fact", monkeypatch)
+        await told(node, said(f"I am a {SECRET}."), has_flush=False)
+        await intake(node).flush(session(), task_id="t")
+        await node.cascade.reconcile("test")
+        await held.has_come.wait()
+        late = forgetting(node)
+        listed, loop = late._on_disk, asyncio.get_running_loop()
+
+        async def go_on() -> None:
+            held.may_go_on.set()
+            await held.is_done.wait()
+            await node.cascade.reconcile("test")
+            while not await n_found(node, owner("mara"), "atomic_fact"):  # noqa: ASYNC110  # the ledger tells nobody
+                await asyncio.sleep(0.005)
+
+        def on_disk(
+            of: types.Owner, known: Collection[types.RelPath]
+        ) -> tuple[list[types.RelPath], list[types.RelPath]]:
+            found = listed(of, known)
+            asyncio.run_coroutine_threadsafe(go_on(), loop).result(10)
+            return found
+
+        monkeypatch.setattr(late, "_on_disk", on_disk)
+        done = await late.forget(owner("mara"))
+        assert ([], ()) == (traces(tmp_path), done.left)
+        await settled(node)
+        assert ([], 0) == (traces(tmp_path), await n_found(node, owner("mara"), "atomic_fact"))
+        assert "" == node.cascade.status().alarm
+
+
+async def test_I09_what_is_being_read_at_that_moment_does_not_come_in_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that was read before it was deleted, and is not in the ledger yet: the forgetting waits for it."""
+    async with running(tmp_path) as node:
+        ingest = node.cascade._ingest
+        read, is_read, may_go_on = ingest.read, threading.Event(), threading.Event()
+
+        def slow(*given: object) -> object:
+            looks = read(*given)  # type: ignore[arg-type]
+            is_read.set()
+            may_go_on.wait(10)
+            return looks
+
+        monkeypatch.setattr(ingest, "read", slow)
+        draft = entry.Draft(sections=(("Content", f"I shall be a {SECRET}."),))
+        await node.cascade.writer.append(owner("mara"), "foresight", [draft])
+        await node.cascade.reconcile("test")
+        assert await asyncio.to_thread(is_read.wait, 10)
+        begun = forgetting(node)
+        without = begun._ledger_without
+
+        async def ledger_without(*given: object) -> None:
+            waiting = asyncio.create_task(without(*given))  # type: ignore[arg-type]
+            done, _ = await asyncio.wait([waiting], timeout=0.2)
+            may_go_on.set()
+            assert set() == done
+            await waiting
+
+        monkeypatch.setattr(begun, "_ledger_without", ledger_without)
+        await begun.forget(owner("mara"))
+        assert [] == traces(tmp_path)
+        await settled(node)
+        assert [] == traces(tmp_path)
+
+
+async def test_I09_the_answer_comes_once_the_former_index_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long the index that was replaced takes to close."""
+    async with running(tmp_path) as node:
+        await told(node, said(f"I am a {SECRET}."))
+        close, has_closed = node.text.index.close, threading.Event()
+
+        def slow() -> None:
+            threading.Event().wait(0.5)
+            close()
+            has_closed.set()
+
+        monkeypatch.setattr(node.text.index, "close", slow)
+        await forgetting(node).forget(owner("mara"))
+        assert ([], True) == (traces(tmp_path), has_closed.is_set())
+
+
+async def test_I09_segments_that_are_merged_meanwhile_are_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A merge of the former index that writes a file while its folder is being deleted leaves that folder there."""
+    async with running(tmp_path) as node:
+        await told(node, said(f"I am a {SECRET}."))
+        merging = [tmp_path / ".index/text/1"]
+
+        def rmtree(path: Path, *, ignore_errors: bool = False) -> None:
+            remove(path, ignore_errors=ignore_errors)
+            if path in merging:
+                merging.clear()
+                (path / "long").mkdir(parents=True)
+                (path / "long/merged.term").write_text(SECRET)
+
+        remove = shutil.rmtree
+        monkeypatch.setattr(shutil, "rmtree", rmtree)
+        done = await forgetting(node).forget(owner("mara"))
+        assert ([], ["2"], (), []) == (
+            traces(tmp_path),
+            [path.name for path in (tmp_path / ".index/text").iterdir()],
+            done.left,
+            merging,
+        )
+
+
+async def test_I09_an_index_that_is_being_filled_anew_is_filled_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a rebuild, or because somebody else is being forgotten: what it took in before is in its segments."""
+    async with running(tmp_path) as node:
+        await told(node, said(f"I am a {SECRET}."))
+        await told(node, said("I am Ben.", sender="ben"), at="s_2")
+        is_filled, may_swap = asyncio.Event(), asyncio.Event()
+
+        async def before_swap(_: object) -> None:
+            is_filled.set()
+            await may_swap.wait()
+
+        monkeypatch.setattr(node.text, "before_swap", before_swap)
+        await node.text.rebuild()
+        await is_filled.wait()
+
+        def progress(stage: str, _done: int, _total: int) -> None:
+            if stage == "text":
+                may_swap.set()
+
+        await forgetting(node).forget(owner("mara"), progress)
+        names = [path.name for path in (tmp_path / ".index/text").iterdir()]
+        assert (["3"], []) == (names, traces(tmp_path))
+
+
+async def test_I09_runs_that_are_cut_off_are_struck_from_the_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records are written behind the work: none of a forgotten owner comes after the others were struck."""
+    monkeypatch.setattr(runs, "BATCH_S", 60.0)
+    async with running(tmp_path) as node:
+        held = HeldPen(node, "atomic_fact", monkeypatch)
+        await told(node, said(f"I am a {SECRET}."), has_flush=False)
+        await intake(node).flush(session(), task_id="t")
+        await node.cascade.reconcile("test")
+        await held.has_come.wait()
+        await forgetting(node).forget(owner("mara"))
+        assert node.learning is not None
+        await node.learning.engine._runs.flush()
+        assert [] == await node.reader.fetch("SELECT * FROM runs WHERE owner_id = 'mara'")
+
+
+async def test_I09_a_ledger_that_could_not_be_written_anew_is_so_when_it_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody reads it all the time, or the disk is full: until that is done nobody is told that there is no such user."""
+    async with running(tmp_path) as node:
+        await told(node, said(f"I am a {SECRET}."))
+        with monkeypatch.context() as patch:
+            patch.setattr(node.database, "_compact", _dies)
+            with pytest.raises(errors.StoreError):
+                await forgetting(node).forget(owner("mara"))
+        await forgetting(node).require(owner("mara"))
+        await forgetting(node).forget(owner("mara"))
+        assert ([], []) == (traces(tmp_path), traces(tmp_path / ".index", 'forget ["default"'))
+        with pytest.raises(errors.NotFound):
+            await forgetting(node).require(owner("mara"))
