@@ -16,6 +16,7 @@ from everosd.api import (
     guard,
     health,
     intake,
+    mcp,
     memory,
     metrics,
     ome,
@@ -58,11 +59,12 @@ class Application(litestar.Litestar):
 def create_app(given: services.Services) -> Application:
     """Return the application that answers from `given`. Opens nothing; the daemon closes what it opened."""
     counted = metrics.Metrics(given.version)
-    work = admin.Admin(given)
+    work, agents = admin.Admin(given), mcp.Endpoint(given)
     app = Application(
-        route_handlers=[*_own_routes(given, counted), *_api_routes(given, work)],
+        route_handlers=[*_own_routes(given, counted), *_api_routes(given, work), _agents(agents)],
         exception_handlers={Exception: _failed(given)},
         on_shutdown=[work.stop],
+        lifespan=[agents.lifespan],
         openapi_config=None,
         logging_config=None,
         request_max_body_size=given.config.api.max_body_bytes,
@@ -76,7 +78,18 @@ def create_app(given: services.Services) -> Application:
         max_body_bytes=given.config.api.max_body_bytes,
         token=given.config.api.token.reveal(),
     )
+    agents.routes = app
     return app
+
+
+def _agents(endpoint: mcp.Endpoint) -> Any:  # a handler, as Litestar has it
+    """Return what answers /mcp: an application of its own, behind the same guard."""
+
+    @handlers.asgi(mcp.PATH)
+    async def answer_mcp(scope: Scope, receive: Receive, send: Send) -> None:
+        await endpoint(scope, receive, send)
+
+    return answer_mcp
 
 
 def _api_routes(given: services.Services, work: admin.Admin) -> list[litestar.Router]:

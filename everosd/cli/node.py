@@ -10,10 +10,9 @@ import asyncio
 import contextlib
 import importlib
 import time
-import urllib.parse
 from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -94,7 +93,7 @@ class Alone:
 
             application = daemon.application(node)
             for one in requests:
-                on_answer(await Exchange(one.body, None).ask(application, one.method, one.path))
+                on_answer(await exchange(application, one.method, one.path, one.body))
             if node.learning is not None:
                 with contextlib.suppress(TimeoutError):
                     await node.learning.settled(LEARNING_TIMEOUT_S)
@@ -106,7 +105,7 @@ class Alone:
         async with self._opened(has_vectors=learns or _has_vectors(path, body), learns=learns) as node:
             if node.learning is not None:
                 await node.learning.engine.is_ready.wait()
-            answer = await Exchange(body, on_line).ask(daemon.application(node), method, path)
+            answer = await exchange(daemon.application(node), method, path, body, on_line)
             if node.learning is not None:
                 with contextlib.suppress(TimeoutError):
                     await node.learning.settled(LEARNING_TIMEOUT_S)
@@ -245,69 +244,15 @@ async def _following(node: daemon.Node, shown: progress.Progress) -> AsyncIterat
             await follower
 
 
-class Exchange:
-    """One request to an ASGI application inside this process, and what came back."""
+async def exchange(
+    app: ASGIApp, method: str, path: str, body: object, on_line: client.LineSink | None = None
+) -> client.Answer:
+    """Send one request to an application inside this process and return the answer."""
+    from everosd.api import exchange as inside
 
-    def __init__(self, body: object, on_line: client.LineSink | None) -> None:
-        """Keep the request's body and where lines of a streamed answer go."""
-        payload = b"" if body is None else msgspec.json.encode(body)
-        self._waiting = [{"type": "http.request", "body": payload, "more_body": False}]
-        self._on_line = on_line
-        self._is_complete = asyncio.Event()
-        self._status = 0
-        self._is_stream = False
-        self._rest = b""
-        self._last = b""
+    def line(data: bytes) -> None:
+        if on_line is not None:
+            on_line(client.decoded(data))
 
-    async def ask(self, app: ASGIApp, method: str, path: str) -> client.Answer:
-        """Send the request and return the answer."""
-        await app(_scope(method, path), self._receive, self._send)
-        if self._is_stream and self._rest.strip():
-            self._line(self._rest)
-        return client.Answer(status=self._status, body=client.decoded(self._last if self._is_stream else self._rest))
-
-    async def _receive(self) -> Any:  # a message of the protocol
-        """Hand the body over once; hang up when the answer is complete, as servers do."""
-        if self._waiting:
-            return self._waiting.pop()
-        await self._is_complete.wait()
-        return {"type": "http.disconnect"}
-
-    async def _send(self, message: Any) -> None:  # a message of the protocol
-        """Take the answer, line by line where it is streamed."""
-        if message["type"] == "http.response.start":
-            self._status = message["status"]
-            self._is_stream = any(client.STREAM.encode() in value for _, value in message["headers"])
-        elif message["type"] == "http.response.body":
-            self._rest += message["body"]
-            if self._is_stream:
-                *lines, self._rest = self._rest.split(b"\n")
-                for line in filter(bytes.strip, lines):
-                    self._line(line)
-            if not message.get("more_body"):
-                self._is_complete.set()
-
-    def _line(self, line: bytes) -> None:
-        """Keep the newest line and pass it on."""
-        self._last = line
-        if self._on_line is not None:
-            self._on_line(client.decoded(line))
-
-
-def _scope(method: str, path: str) -> Any:  # the protocol's own dictionary
-    """Return the ASGI scope of a request from this machine."""
-    bare, _, query = path.partition("?")
-    return {
-        "type": "http",
-        "asgi": {"version": "3.0", "spec_version": "2.3"},
-        "http_version": "1.1",
-        "method": method,
-        "scheme": "http",
-        "path": urllib.parse.unquote(bare),
-        "raw_path": bare.encode(),
-        "query_string": query.encode(),
-        "root_path": "",
-        "headers": [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")],
-        "client": ("127.0.0.1", 0),
-        "server": ("127.0.0.1", 0),
-    }
+    taken = await inside.Exchange(body, line).ask(app, method, path)
+    return client.Answer(status=taken.status, body=client.decoded(taken.body))
