@@ -240,7 +240,7 @@ def _derived(
 ) -> Iterator[tuple[Row | None, Row | None]]:
     """Walk a derived table on both sides, without owners of whom a file that it is made from cannot be read."""
     places = [layout.place(types.RelPath(path)) for path in unreadable]
-    owners = [place.owner for place in places if place is not None and place.kind == table.kind]
+    owners = [place.owner for place in places if place is not None and place.kind in (table.kind, *table.also)]
     unknown = {(owner.app, owner.project, owner.type, owner.id) for owner in owners}
     n = table.n_key or len(table.columns)
     sql = f"SELECT {', '.join(table.columns)} FROM {table.name} ORDER BY {', '.join(table.columns[:n])}"  # noqa: S608  # ours

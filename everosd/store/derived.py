@@ -1,4 +1,4 @@
-"""What follows from entries and has tables of its own: memberships of clusters, reports of consolidations, corrections.
+"""What follows from entries and has tables of its own: clusters, consolidations, corrections, typed memories, lifecycle.
 
 Called in the transaction that applies a file, after winners and successors are decided. Each kind of log has its folds here,
 and nowhere else; a fold is told what has changed and does work in proportion to that. Whatever way the ledger has come to
@@ -11,22 +11,32 @@ import sqlite3
 from collections.abc import Callable, Collection, Sequence
 
 from everosd import types
-from everosd.store import cluster, correction, report, state
+from everosd.store import cluster, correction, lifecycle_log, memory, report, state
 
 Fold = Callable[[sqlite3.Connection, state.Change], Collection[str] | None]
 """May return ids of entries that others point to, and of whose pointers another thing is to be thought now."""
 
 _FOLDS: dict[str, tuple[Fold, ...]] = {
     "cluster": (cluster.fold, report.fold),
-    "episode": (cluster.touch, report.note),
-    "agent_case": (cluster.touch,),
-    "atomic_fact": (correction.fold,),
-    "memory": (correction.fold,),
+    "episode": (cluster.touch, report.note, memory.fold, lifecycle_log.follow),
+    "agent_case": (cluster.touch, lifecycle_log.follow),
+    "atomic_fact": (correction.fold, lifecycle_log.follow),
+    "foresight": (lifecycle_log.follow,),
+    "memory": (correction.fold, memory.fold, lifecycle_log.follow),
+    "lifecycle": (lifecycle_log.fold,),
 }
-"""By kind of the file; those of one kind run in this order."""
+"""By kind of the file; those of one kind run in this order. What has no lifecycle may hold an id of what has one."""
 
 
-TABLES: tuple[state.Table, ...] = (cluster.CLUSTERS, cluster.MEMBERS, report.TABLE, correction.TABLE)
+TABLES: tuple[state.Table, ...] = (
+    cluster.CLUSTERS,
+    cluster.MEMBERS,
+    report.TABLE,
+    correction.TABLE,
+    memory.TABLE,
+    lifecycle_log.ROWS,
+    lifecycle_log.STATE,
+)
 """All that `verify` compares."""
 
 

@@ -6,18 +6,25 @@ for anything, `foo%` for what begins so, everything else for itself; letters cou
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import unicodedata
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from everosd import types
-from everosd.log import entry
+from everosd.log import entry, entry_text
 from everosd.store import read
 
 KINDS = ("memory", "episode")
 """What has a lifecycle."""
+
+BUCKET = "public"
+IMPORTANCE = 0.5
+CONFIDENCE = 0.7
+"""Of what says nothing of it."""
 
 LIMIT = 1_000_000_000
 """As good as none."""
@@ -87,11 +94,38 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 
     total: int
     types: dict[str, int]
+    """Of those that are not deleted, as are `paths` and `buckets`."""
     statuses: dict[str, int]
     """In force; active ones past their `expires_at` count as `expired`."""
     paths: dict[str, int]
-    """Of those that are not deleted, as are the next."""
     buckets: dict[str, int]
+
+
+_FIELDS = """
+e.key, e.entry_id, e.kind, e.memory_type, e.memory_path, e.status, e.own_status, e.expires_us, e.timestamp_us, e.session_id,
+e.lsn, e.path, m.importance, m.own_importance, m.confidence, m.updated_us, m.is_pinned, m.bucket, m.scope, m.team_id,
+m.semantic_key, m.promotion_key, s.status, s.status_us, s.reason, s.successor, s.importance, s.since_us, s.steps, s.anchor_us,
+s.accessed_us, s.n_uses, s.moments, s.n_versions, s.is_redacted
+"""
+_JOINED = """
+    LEFT JOIN typed_memories m ON m.key = e.key
+    LEFT JOIN lifecycle_state s ON s.app = e.app AND s.project = e.project AND s.owner_type = e.owner_type
+        AND s.owner_id = e.owner_id AND s.entry_id = e.entry_id
+"""
+_OWNER = "e.app = ? AND e.project = ? AND e.owner_type = ? AND e.owner_id = ?"
+_IS_MEMORY = "e.kind IN ('memory', 'episode') AND e.is_shadowed = 0"
+_ORDER = " ORDER BY e.timestamp_us, e.entry_id LIMIT ?"
+_PATTERNS = (
+    ("bucket", f"coalesce(m.bucket, '{BUCKET}')"),
+    ("scope", "coalesce(m.scope, '')"),
+    ("team_id", "coalesce(m.team_id, '')"),
+    ("session_id", "coalesce(e.session_id, '')"),
+    ("path", "e.memory_path"),
+    ("memory_type", "CASE e.kind WHEN 'episode' THEN 'episodic' ELSE e.memory_type END"),
+)
+_MOMENTS = msgspec.json.Decoder(tuple[int, ...])
+_CHUNK = 2000
+"""Records made at a time: the event loop has its turns between them."""
 
 
 async def records(
@@ -131,17 +165,129 @@ async def records(
         after: Only what comes behind this one: the last of the page before.
         limit: At most so many.
     """
-    raise NotImplementedError
+    given = {
+        "bucket": bucket,
+        "scope": scope,
+        "team_id": team_id,
+        "session_id": session_id,
+        "path": path,
+        "memory_type": memory_type,
+    }
+    wheres = [f"{_OWNER} AND e.is_shadowed = 0", _among("e.kind", [each for each in kinds if each in KINDS])]
+    values: list[object] = list(_scope(owner))
+    if statuses:
+        wheres.append(f"e.status IN ({', '.join('?' * len(statuses))})")
+        values += statuses
+    for name, column in _PATTERNS:
+        said, its = match(column, given[name])
+        wheres.append(said)
+        values += its
+    if ids is not None:
+        wheres.append("e.entry_id IN (SELECT value FROM json_each(?))")
+        values.append(msgspec.json.encode(list(ids)).decode())
+    if from_us is not None:
+        wheres.append("e.timestamp_us >= ?")
+        values.append(from_us)
+    if to_us is not None:
+        wheres.append("e.timestamp_us < ?")
+        values.append(to_us)
+    if after is not None:
+        wheres.append("(e.timestamp_us, e.entry_id) > (?, ?)")
+        values += [after.created_us, after.entry_id]
+    return await _fetch(reader, owner, " AND ".join(filter(None, wheres)), [*values, limit])
+
+
+def match(column: str, pattern: str) -> tuple[str, tuple[str, ...]]:
+    """Return the SQL condition that a column fits a pattern, with its parameters; empty where anything fits."""
+    if not pattern.strip("%"):
+        return "", ()
+    if "%" not in pattern:
+        return f"{column} = ?", (pattern,)
+    # GLOB and not LIKE: `Atlas` and `atlas` are two, and `_` is itself.
+    glob = "".join("*" if each == "%" else f"[{each}]" if each in "*?[" else each for each in pattern)
+    return f"{column} GLOB ?", (glob,)
+
+
+def _among(column: str, names: Sequence[str]) -> str:
+    """Return the condition that a column is one of our own names."""
+    quoted = ", ".join(f"'{name}'" for name in names)
+    return f"{column} = {quoted}" if len(names) == 1 else f"{column} IN ({quoted})"
+
+
+def _scope(owner: types.Owner) -> tuple[str, str, str, str]:
+    return owner.app, owner.project, owner.type, owner.id
+
+
+async def _fetch(reader: read.Reader, owner: types.Owner, where: str, values: Sequence[object]) -> list[Record]:
+    """Return the records of a condition; the last value is how many."""
+    found = await reader.fetch(f"SELECT {_FIELDS} FROM entries e {_JOINED} WHERE {where}{_ORDER}", values)  # noqa: S608
+    if len(found) <= _CHUNK:
+        return [_record(owner, each) for each in found]
+    return await asyncio.to_thread(lambda: [_record(owner, each) for each in found])
+
+
+def _record(owner: types.Owner, columns: Sequence[Any]) -> Record:
+    (
+        key, entry_id, kind, memory_type, memory_path, status, own_status, expires_us, timestamp_us, session_id,
+        lsn, path_file, importance, own_importance, confidence, updated_us, is_pinned, bucket, scope, team_id,
+        semantic_key, promotion_key, said_status, status_us, reason, successor, decayed, since_us, steps, anchor_us,
+        accessed_us, n_uses, moments, n_versions, is_redacted,
+    ) = columns  # fmt: skip
+    own = IMPORTANCE if importance is None else importance
+    return Record(
+        key=key,
+        owner=owner,
+        entry_id=entry_id,
+        kind=kind,
+        memory_type="episodic" if kind == "episode" else memory_type,
+        path=memory_path,
+        status=status,
+        own_status=own_status,
+        importance=own if decayed is None else decayed,
+        own_importance=own_importance or "",
+        confidence=CONFIDENCE if confidence is None else confidence,
+        expires_us=expires_us,
+        created_us=timestamp_us,
+        updated_us=timestamp_us if updated_us is None else updated_us,
+        anchor_us=anchor_us,
+        accessed_us=accessed_us,
+        n_uses=n_uses or 0,
+        since_us=since_us,
+        steps=steps or 0,
+        moments=() if moments is None or moments == "[]" else _MOMENTS.decode(moments),
+        status_since_us=status_us if said_status else None,
+        reason=reason or "",
+        successor=successor or "",
+        is_pinned=bool(is_pinned),
+        is_redacted=bool(is_redacted),
+        bucket=bucket or BUCKET,
+        scope=scope or "",
+        team_id=team_id or "",
+        session_id=session_id,
+        semantic_key=semantic_key or "",
+        promotion_key=promotion_key or "",
+        n_versions=n_versions or 0,
+        lsn=lsn,
+        path_file=path_file,
+    )
 
 
 async def owners(reader: read.Reader, kinds: Sequence[str] = ("memory",)) -> list[types.Owner]:
     """Return whoever has any entry of these kinds, sorted."""
-    raise NotImplementedError
+    known = _among("kind", [each for each in kinds if each in KINDS])
+    found = await reader.fetch(
+        "SELECT f.app, f.project, f.owner_type, f.owner_id FROM files f"  # noqa: S608  # our own names
+        f" WHERE {known.replace('kind', 'f.kind')} AND f.n_entries > 0"
+        " GROUP BY f.app, f.project, f.owner_type, f.owner_id ORDER BY f.app, f.project, f.owner_type, f.owner_id"
+    )
+    return [types.Owner(app=each[0], project=each[1], type=each[2], id=each[3]) for each in found]
 
 
 async def find(reader: read.Reader, owner: types.Owner, entry_id: str) -> Record | None:
     """Return one memory or Episode of an owner, whatever its status; None where the owner has no such one."""
-    raise NotImplementedError
+    where = f"{_OWNER} AND e.entry_id = ? AND {_IS_MEMORY}"
+    found = await _fetch(reader, owner, where, (*_scope(owner), entry_id, 1))
+    return found[0] if found else None
 
 
 async def by_semantic_key(
@@ -149,17 +295,30 @@ async def by_semantic_key(
     owner: types.Owner,
     semantic_key: str,
     *,
-    bucket: str = "public",
+    bucket: str = BUCKET,
     scope: str = "",
     team_id: str = "",
 ) -> Record | None:
     """Return the active memory under a key; bucket, scope and team are compared as they are. Of several the newest."""
-    raise NotImplementedError
+    own = _OWNER.replace("e.", "m.")
+    keys = (
+        "e.key IN (SELECT m.key FROM typed_memories m"  # noqa: S608  # our own columns
+        f" WHERE {own} AND m.semantic_key = ? AND m.semantic_key <> '' AND m.kind = 'memory'"
+        " AND m.bucket = ? AND m.scope = ? AND m.team_id = ?) AND e.is_shadowed = 0 AND e.status = 'active'"
+    )
+    found = await _fetch(reader, owner, keys, (*_scope(owner), semantic_key, bucket, scope, team_id, LIMIT))
+    return found[-1] if found else None
 
 
 async def by_content(reader: read.Reader, owner: types.Owner, digest: str, path: str) -> list[Record]:
     """Return the active memories under a path (no pattern) whose content has a `content_digest`, the oldest first."""
-    raise NotImplementedError
+    own = _OWNER.replace("e.", "m.")
+    keys = (
+        "e.key IN (SELECT m.key FROM typed_memories m"  # noqa: S608  # our own columns
+        f" WHERE {own} AND m.content_digest = ? AND m.content_digest <> '')"
+        " AND e.is_shadowed = 0 AND e.status = 'active' AND e.memory_path = ?"
+    )
+    return await _fetch(reader, owner, keys, (*_scope(owner), digest, path, LIMIT))
 
 
 async def rows(
@@ -178,12 +337,39 @@ async def rows(
 
     Without `actions`: all but `usage`.
     """
-    raise NotImplementedError
+    wheres, values = [_OWNER.replace("e.", "r.")], list[object](_scope(owner))
+    if target is not None:
+        wheres.append("r.target = ?")
+        values.append(target)
+    wheres.append("r.action <> 'usage'" if actions is None else f"r.action IN ({', '.join('?' * len(actions))})")
+    values += actions or ()
+    for condition, value in (("r.run_id = ?", run_id), ("r.at_us >= ?", since_us), ("r.at_us < ?", until_us)):
+        if value is not None:
+            wheres.append(condition)
+            values.append(value)
+    found = await reader.fetch(
+        "SELECT e.entry_id, e.raw FROM lifecycle_rows r CROSS JOIN entries e ON e.key = r.key"  # noqa: S608
+        f" WHERE {' AND '.join(wheres)} AND e.is_shadowed = 0"
+        " GROUP BY r.key ORDER BY r.place DESC, e.entry_id DESC LIMIT ? OFFSET ?",
+        (*values, limit, offset),
+    )
+    return [entry_text.read("lifecycle", entry_id, raw) for entry_id, raw in found]
 
 
 async def counts(reader: read.Reader, owner: types.Owner, now_us: int) -> Counts:
     """Return how many typed memories an owner has, by type, status, path and bucket."""
-    raise NotImplementedError
+    found = await reader.fetch(
+        "SELECT e.memory_type, CASE WHEN e.status = 'active' AND e.expires_us <= ? THEN 'expired' ELSE e.status END AS now,"  # noqa: S608
+        f" e.memory_path, m.bucket, count(*) FROM entries e JOIN typed_memories m ON m.key = e.key WHERE {_OWNER}"
+        " AND e.kind = 'memory' AND e.is_shadowed = 0 GROUP BY 1, 2, 3, 4",
+        (now_us, *_scope(owner)),
+    )
+    by: tuple[dict[str, int], ...] = ({}, {}, {}, {})
+    for *names, n in found:
+        for at, name in enumerate(names):
+            if names[1] != "deleted" or at == 1:
+                by[at][name] = by[at].get(name, 0) + n
+    return Counts(total=sum(each[-1] for each in found), types=by[0], statuses=by[1], paths=by[2], buckets=by[3])
 
 
 def content_digest(text: str) -> str:

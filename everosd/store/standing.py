@@ -4,19 +4,26 @@ Of entries with the same id the one in the file of the id's date wins, then path
 entry is deprecated while its chain of successors leads to an entry that is there; a dangling or circular chain leaves
 it live. What a rolled back consolidation replaced is not replaced by its narrative, whatever files say that are behind,
 or away, or come back: the row `rolled_back` decides, and taking the keys out of the files is tidying.
+
+A memory or an Episode has the status that it says itself, unless a valid row of `.lifecycle/` gives it another. While an Episode
+is expired, superseded, archived or deleted, so are its facts: they are not found without it. Deprecated comes before all of that,
+but for `deleted`.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
 from everosd import types
-from everosd.store import numbering, read
+from everosd.store import lifecycle, numbering, read
 
 Scope = tuple[str, str, str, str]
+
+_AWAY = "('archived', 'deleted', 'expired', 'superseded')"
+"""As the index `entries_away` has it."""
 
 
 class _Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,6 +31,8 @@ class _Row(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     nth: int
     date: str
+    kind: str
+    parent_id: str
     is_shadowed: bool
     own_status: str
     status: str
@@ -40,19 +49,126 @@ def settle(
     """
     scope = (owner.app, owner.project, owner.type, owner.id)
     has_successors = _has_deprecations(connection, scope)
-    is_changed = False
     ids = set(touched)
-    for entry_id in sorted(_with_predecessors(connection, scope, ids) if has_successors else ids):
-        rows = _rows(connection, scope, entry_id)
-        has_successor = has_successors and _successor(connection, scope, entry_id) is not None
-        is_changed |= has_successor
-        if not rows:
-            continue
-        if entry_id in ids and (len(rows) > 1 or rows[0].is_shadowed):
-            is_changed |= _choose(connection, order, entry_id, rows)
-        successor = live_successor(connection, scope, entry_id) if has_successor else None
-        _set_status(connection, order, rows, successor)
+    ordered = sorted(_with_predecessors(connection, scope, ids) if has_successors else ids)
+    pass_ = _Pass(connection, order, scope, has_successors=has_successors, has_rows=_has_rows(connection, scope))
+    is_changed = pass_.settle(ordered, ids)
+    if pass_.facts:  # after their Episodes, whatever the order of their ids
+        is_changed |= pass_.settle(sorted(pass_.facts), ())
     return is_changed
+
+
+class _Pass:
+    """One look at entries of an owner."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        order: numbering.Numbering,
+        scope: Scope,
+        *,
+        has_successors: bool,
+        has_rows: bool,
+    ) -> None:
+        self._connection, self._order, self._scope = connection, order, scope
+        self._has_successors, self._has_rows = has_successors, has_rows
+        self.facts: set[str] = set()
+        """Facts of the Episodes that came or went."""
+
+    def settle(self, ids: Iterable[str], touched: Collection[str]) -> bool:
+        """Decide the status of `ids`, and the winners of those that are `touched`; return whether that is worth telling."""
+        connection, scope = self._connection, self._scope
+        is_any_away = _is_any_away(connection, scope)
+        is_changed = False
+        for entry_id in ids:
+            rows = _rows(connection, scope, entry_id)
+            has_successor = self._has_successors and _successor(connection, scope, entry_id) is not None
+            is_changed |= has_successor
+            if not rows:
+                self.facts |= _facts(connection, scope, entry_id, f"AND status IN {_AWAY}")
+                continue
+            may_win = entry_id in touched and (len(rows) > 1 or rows[0].is_shadowed)
+            if may_win and _choose(connection, self._order, entry_id, rows):
+                is_changed = True
+                self._note_facts(entry_id, rows)
+            said = _said(connection, scope, entry_id) if self._has_rows else None
+            successor = live_successor(connection, scope, entry_id) if has_successor else None
+            for row in rows:
+                parent = row.parent_id if is_any_away and row.kind == "atomic_fact" else ""
+                away = _away(connection, scope, parent) if parent else None
+                if _set_status(connection, self._order, row, _standing(row, said, away, successor)):
+                    self._note_facts(entry_id, [row])
+        return is_changed
+
+    def _note_facts(self, entry_id: str, rows: Iterable[_Row]) -> None:
+        if any(row.kind == "episode" for row in rows):
+            self.facts |= _facts(self._connection, self._scope, entry_id)
+
+
+def _standing(
+    row: _Row, said: tuple[str, str] | None, away: str | None, successor: str | None
+) -> tuple[str, str | None]:
+    """Return the status of an entry, and what took its place.
+
+    `said` is what a row of `.lifecycle/` says (status, successor), `away` the status of its Episode where that is away.
+    """
+    status, replaced_by = row.own_status, None
+    if said is not None and row.kind in lifecycle.KINDS:
+        status, replaced_by = said[0], said[1] or None
+    if away is not None and status == "active":
+        status = away
+    if successor is not None:
+        return ("deleted" if status == "deleted" else "deprecated"), successor
+    return status, replaced_by
+
+
+def _has_rows(connection: sqlite3.Connection, scope: Scope) -> bool:
+    row = connection.execute(
+        "SELECT 1 FROM lifecycle_state WHERE app = ? AND project = ? AND owner_type = ? AND owner_id = ? LIMIT 1", scope
+    ).fetchone()
+    return row is not None
+
+
+def _said(connection: sqlite3.Connection, scope: Scope, entry_id: str) -> tuple[str, str] | None:
+    """Return status and successor that the log gives an entry; None: nothing there decides."""
+    row = connection.execute(
+        "SELECT status, successor FROM lifecycle_state WHERE app = ? AND project = ? AND owner_type = ? AND owner_id = ?"
+        " AND entry_id = ? AND status <> ''",
+        (*scope, entry_id),
+    ).fetchone()
+    return None if row is None else (row[0], row[1])
+
+
+_IS_AWAY = f"kind = 'episode' AND status IN {_AWAY} AND is_shadowed = 0"
+
+
+def _is_any_away(connection: sqlite3.Connection, scope: Scope) -> bool:
+    row = connection.execute(
+        "SELECT 1 FROM entries INDEXED BY entries_away WHERE app = ? AND project = ? AND owner_type = ? AND owner_id = ?"  # noqa: S608
+        f" AND {_IS_AWAY} LIMIT 1",
+        scope,
+    ).fetchone()
+    return row is not None
+
+
+def _away(connection: sqlite3.Connection, scope: Scope, parent_id: str) -> str | None:
+    """Return the status of an Episode that is away; None: it is there, or there is none."""
+    row = connection.execute(
+        "SELECT status FROM entries INDEXED BY entries_away WHERE app = ? AND project = ? AND owner_type = ? AND owner_id = ?"  # noqa: S608
+        f" AND entry_id IN (?, ?) AND {_IS_AWAY} LIMIT 1",
+        (*scope, parent_id, parent_id.removeprefix(f"{scope[3]}_")),
+    ).fetchone()
+    return None if row is None else str(row[0])
+
+
+def _facts(connection: sqlite3.Connection, scope: Scope, episode_id: str, more: str = "") -> set[str]:
+    """Return the ids of the facts of an Episode."""
+    rows = connection.execute(
+        "SELECT entry_id FROM entries INDEXED BY entries_parent WHERE app = ? AND project = ? AND owner_type = ?"  # noqa: S608
+        f" AND owner_id = ? AND parent_id IN (?, ?) AND kind = 'atomic_fact' AND parent_id <> '' {more}",
+        (*scope, episode_id, types.public_id(scope[3], episode_id)),
+    )
+    return {str(entry_id) for (entry_id,) in rows}
 
 
 def _has_deprecations(connection: sqlite3.Connection, scope: Scope) -> bool:
@@ -80,7 +196,7 @@ def _with_predecessors(connection: sqlite3.Connection, scope: Scope, ids: set[st
 
 def _rows(connection: sqlite3.Connection, scope: Scope, entry_id: str) -> list[_Row]:
     rows = connection.execute(
-        "SELECT e.key, e.path, e.nth, f.date, e.is_shadowed, e.own_status, e.status, e.deprecated_by"
+        "SELECT e.key, e.path, e.nth, f.date, e.kind, e.parent_id, e.is_shadowed, e.own_status, e.status, e.deprecated_by"
         " FROM entries e JOIN files f ON f.path = e.path"
         " WHERE e.app = ? AND e.project = ? AND e.owner_type = ? AND e.owner_id = ? AND e.entry_id = ?",
         (*scope, entry_id),
@@ -91,10 +207,12 @@ def _rows(connection: sqlite3.Connection, scope: Scope, entry_id: str) -> list[_
             path=row[1],
             nth=row[2],
             date=row[3],
-            is_shadowed=bool(row[4]),
-            own_status=row[5],
-            status=row[6],
-            deprecated_by=row[7],
+            kind=row[4],
+            parent_id=row[5],
+            is_shadowed=bool(row[6]),
+            own_status=row[7],
+            status=row[8],
+            deprecated_by=row[9],
         )
         for row in rows
     ]
@@ -173,16 +291,16 @@ def _exists(connection: sqlite3.Connection, scope: Scope, entry_id: str) -> bool
 
 
 def _set_status(
-    connection: sqlite3.Connection, order: numbering.Numbering, rows: list[_Row], successor: str | None
-) -> None:
-    for row in rows:
-        status = row.own_status if successor is None else "deprecated"
-        if (status, successor) != (row.status, row.deprecated_by):
-            lsn = order.event(row.key, "status", row.path)
-            connection.execute(
-                "UPDATE entries SET status = ?, deprecated_by = ?, lsn = ? WHERE key = ?",
-                (status, successor, lsn, row.key),
-            )
+    connection: sqlite3.Connection, order: numbering.Numbering, row: _Row, standing: tuple[str, str | None]
+) -> bool:
+    """Write down how an entry stands, under a number of its own; return whether it stood otherwise."""
+    if standing == (row.status, row.deprecated_by):
+        return False
+    lsn = order.event(row.key, "status", row.path)
+    connection.execute(
+        "UPDATE entries SET status = ?, deprecated_by = ?, lsn = ? WHERE key = ?", (*standing, lsn, row.key)
+    )
+    return True
 
 
 async def pointing(reader: read.Reader, owner: types.Owner, successor: str) -> list[tuple[types.RelPath, str]]:

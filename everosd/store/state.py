@@ -104,6 +104,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     """The column that has the id a row speaks of."""
     kind: str
     """Of the files that it is made from."""
+    also: tuple[str, ...] = ()
+    """Other kinds of files that it depends on."""
 
 
 class Outcome(msgspec.Struct, kw_only=True):

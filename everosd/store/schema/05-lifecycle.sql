@@ -63,8 +63,7 @@ CREATE TABLE lifecycle_state (          -- what all rows about an entry come to,
     status_us       INTEGER,            -- of that row, with what follows
     reason          TEXT NOT NULL,
     successor       TEXT NOT NULL,
-    importance      TEXT NOT NULL,      -- of the last decay, with what follows; empty: none
-    importance_base TEXT NOT NULL,      -- void where the entry says another importance
+    importance      REAL,               -- of the last decay, with what follows; NULL: it is not valid
     since_us        INTEGER,
     steps           INTEGER NOT NULL,
     anchor_us       INTEGER,            -- last restore, pin, update or edit by hand
@@ -80,4 +79,7 @@ CREATE INDEX entries_away ON entries (app, project, owner_type, owner_id, entry_
     WHERE kind = 'episode' AND status IN ('archived', 'deleted', 'expired', 'superseded'); -- their facts are away, too
 
 -- What says more than it did before this version is read once more.
-UPDATE files SET is_stale = 1 WHERE kind IN ('memory', 'lifecycle');
+UPDATE files SET is_stale = 1 WHERE kind IN ('memory', 'lifecycle')
+    OR path IN (SELECT path FROM entries WHERE kind = 'episode' AND (own_status <> 'active' OR raw LIKE '%**importance**:%'
+        OR raw LIKE '%**confidence**:%' OR raw LIKE '%**pinned**:%' OR raw LIKE '%**bucket**:%' OR raw LIKE '%**scope**:%'
+        OR raw LIKE '%**team_id**:%' OR raw LIKE '%**updated_at**:%' OR raw LIKE '%\_key**:%' ESCAPE '\'));

@@ -1,0 +1,97 @@
+"""Inline fields of typed memories as a table: what the lifecycle filters and sorts by, and what it changes.
+
+Every entry of the kind has a row; an Episode has one where it says any of this. Values that are none are taken as not written;
+what is out of range counts as the nearest that is in it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+import sqlite3
+from typing import cast
+
+from everosd.log import entry as forms
+from everosd.log import entry_text, view
+from everosd.log import kind as kinds
+from everosd.store import lifecycle, state
+
+_COLUMNS = (
+    "app", "project", "owner_type", "owner_id", "entry_id", "path", "nth", "kind", "importance", "own_importance", "confidence",
+    "updated_us", "is_pinned", "bucket", "scope", "team_id", "semantic_key", "promotion_key", "content_digest",
+)  # fmt: skip
+TABLE = state.Table(
+    name="typed_memories", columns=_COLUMNS, n_key=7, subject="entry_id", kind="memory", also=("episode",)
+)
+
+_INSERT = f"""
+INSERT OR REPLACE INTO typed_memories (key, {", ".join(_COLUMNS)}) VALUES (?, {", ".join("?" * len(_COLUMNS))})
+"""  # noqa: S608  # our own columns
+_WRITTEN = re.compile(
+    r"^\*\*(?:importance|confidence|updated_at|pinned|bucket|scope|team_id|semantic_key|promotion_key)\*\*:",
+    re.MULTILINE,
+)
+_NULLS = ("", "null", "none", "~")
+_TRUE = ("true", "yes", "1")
+
+
+def fold(connection: sqlite3.Connection, change: state.Change) -> None:
+    """Bring the table in step with what has become of the entries of a file."""
+    scope = change.scope
+    connection.executemany("DELETE FROM typed_memories WHERE key = ?", [(key,) for key, _ in change.gone])
+    rows = []
+    for key, entry in change.written:
+        if entry.kind == "memory" or (entry.kind == "episode" and _says_any(entry.raw)):
+            rows.append((key, *scope, entry.entry_id, change.path, entry.nth, entry.kind, *_values(entry)))
+        elif entry.kind == "episode":
+            connection.execute("DELETE FROM typed_memories WHERE key = ?", (key,))
+    connection.executemany(_INSERT, rows)
+
+
+def _says_any(raw: str) -> bool:
+    """Return whether the fields of an Episode may say anything of this; cheap."""
+    end = raw.find("\n###")
+    return _WRITTEN.search(raw, 0, len(raw) if end < 0 else end) is not None
+
+
+def _values(entry: state.EntryState) -> tuple[object, ...]:
+    """Return the columns from `importance` on."""
+    read = entry_text.read(entry.kind, entry.entry_id, entry.raw, form=cast("forms.Form", entry.form))
+    fields = read.fields
+    written = fields.get("importance", "").strip()
+    metadata = _metadata(fields.get("metadata", ""))
+    seen = view.view(read) if entry.kind == "memory" else None
+    return (
+        fraction(written, lifecycle.IMPORTANCE),
+        "" if written.casefold() in _NULLS else written,
+        fraction(fields.get("confidence", ""), lifecycle.CONFIDENCE),
+        view.moment_us(fields.get("updated_at", ""), dt.UTC),
+        int(fields.get("pinned", "").strip().casefold() in _TRUE),
+        fields.get("bucket", "").strip() or lifecycle.BUCKET,
+        fields.get("scope", "").strip(),
+        fields.get("team_id", "").strip(),
+        fields.get("semantic_key", "").strip() or metadata.get("semantic_key", ""),
+        fields.get("promotion_key", "").strip() or metadata.get("promotion_key", ""),
+        lifecycle.content_digest(seen.content) if isinstance(seen, kinds.Memory) else "",
+    )
+
+
+def fraction(written: str, otherwise: float) -> float:
+    """Return a number in [0, 1] as a person may write it; `otherwise` where it is none."""
+    try:
+        number = float(written)
+    except ValueError:
+        return otherwise
+    return min(1.0, max(0.0, number)) if number == number else otherwise  # noqa: PLR0124  # no number equals nothing
+
+
+def _metadata(written: str) -> dict[str, str]:
+    """Return what a JSON object says of keys; anything else says nothing."""
+    if "_key" not in written:
+        return {}
+    try:
+        found = json.loads(written)
+    except (ValueError, RecursionError):
+        return {}
+    return {k: v.strip() for k, v in found.items() if isinstance(v, str)} if isinstance(found, dict) else {}
