@@ -99,19 +99,24 @@ def _update(narrative: Member, fragments: Sequence[Member], fits: Fits) -> Plan 
 
 
 def _fitting(begun: Sequence[Member], others: Sequence[Member], fits: Fits) -> Sequence[Member]:
-    """Return as many of the others, the oldest first, as fit beside what is begun; those that alone are too long are passed over."""
-    if not others or not _fit([*begun, min(others, key=_length)], fits):
-        return ()
-    while not _fit([*begun, others[0]], fits):
-        others = others[1:]
-    least, most = 1, len(others)
-    while least < most:
-        middle = (least + most + 1) // 2
-        if _fit([*begun, *others[:middle]], fits):
-            least = middle
-        else:
-            most = middle - 1
-    return others[:least]
+    """Return as many of the others, the oldest first, as fit beside what is begun.
+
+    Those that are too long are passed over for shorter ones: they would be merged next, and the narrative made twice.
+    """
+    picked: list[Member] = []
+    while others and _fit([*begun, *picked, min(others, key=_length)], fits):
+        while not _fit([*begun, *picked, others[0]], fits):
+            others = others[1:]
+        least, most = 1, len(others)
+        while least < most:
+            middle = (least + most + 1) // 2
+            if _fit([*begun, *picked, *others[:middle]], fits):
+                least = middle
+            else:
+                most = middle - 1
+        picked += others[:least]
+        others = others[least:]
+    return picked
 
 
 def _fit(members: Sequence[Member], fits: Fits) -> bool:

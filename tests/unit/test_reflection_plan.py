@@ -117,6 +117,15 @@ def test_R02_a_full_narrative_is_left_alone() -> None:
     assert ("update", "M e", "M e") == shown(plan.outlook([full, other, member("e", 5, 10)], room(99)))
 
 
+def test_what_fits_beside_the_others_is_merged_with_them_at_once() -> None:
+    """A short fragment behind a long one: merged afterwards, it would have the narrative made and embedded twice."""
+    members = [member("a", 1, 40), member("b", 2, 40), member("c", 3, 30), member("d", 4, 5), member("e", 5, 30)]
+    found = plan.outlook(members, room(99))
+    assert ("init", "a b d", "a b d") == shown(found)
+    narrative = member("N", 4, 85, is_narrative=True)
+    assert ("init", "c e", "c e") == shown(plan.outlook([narrative, members[2], members[4]], room(99)))
+
+
 def test_one_fragment_that_is_too_long_does_not_keep_the_others() -> None:
     """It is named, and stays as it is."""
     found = plan.outlook([member("a", 1, 200), member("b", 2), member("c", 3)], room(99))
