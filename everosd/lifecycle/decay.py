@@ -7,11 +7,13 @@ its steps are counted and how many there were; what has been taken since then is
 
 from __future__ import annotations
 
-from everosd.lifecycle import age, change, decisions, policy
+from everosd.lifecycle import age, change, decisions, past, policy
 from everosd.store import lifecycle as store
 
 
-def plan(record: store.Record, status: str, policies: policy.Policy, now_us: int) -> change.Change | None:
+def plan(
+    record: store.Record, status: str, policies: policy.Policy, now_us: int, before: past.Past = past.ALL
+) -> change.Change | None:
     """Return what is decided about a memory that has this status by now; None: it is no candidate.
 
     A candidate is an active memory, of a type that decays, for which a whole period has passed since it was created.
@@ -20,7 +22,7 @@ def plan(record: store.Record, status: str, policies: policy.Policy, now_us: int
     if status != "active" or wanted is None or now_us - record.created_us < wanted.period_us:
         return None
     was = policy.millionths(record.importance)
-    found = None if record.is_pinned or was <= wanted.floor else steps(record, wanted, now_us, was)
+    found = None if record.is_pinned or was <= wanted.floor else steps(record, wanted, now_us, was, before)
     if found is None:
         return _spared(record, wanted, now_us, was)
     reason = (
@@ -39,7 +41,9 @@ def plan(record: store.Record, status: str, policies: policy.Policy, now_us: int
     return change.Change(record=record, decision=decision, decayed=found)
 
 
-def steps(record: store.Record, wanted: policy.Decay, now_us: int, was: int) -> change.Decayed | None:
+def steps(
+    record: store.Record, wanted: policy.Decay, now_us: int, was: int, before: past.Past = past.ALL
+) -> change.Decayed | None:
     """Return how far importance sinks that is `was` millionths, above the floor; None: not at all."""
     if age.last_us(record) > now_us:
         return None
@@ -47,6 +51,7 @@ def steps(record: store.Record, wanted: policy.Decay, now_us: int, was: int) -> 
     n_new, n_last = 0, 0
     for nth, since_us in enumerate(found):
         until_us = found[nth + 1] if nth + 1 < len(found) else now_us
+        until_us = since_us if until_us <= before.baseline_us else before.counted_until.get(until_us, until_us)
         n_last = max(0, until_us - since_us) // wanted.period_us
         taken = record.steps if nth == 0 and record.since_us is not None else 0
         n_new += max(0, n_last - taken)

@@ -25,6 +25,12 @@ class State:
         self._status: dict[str, tuple[str, int]] = {}
         """Entry id → what it is by now, and since when, microseconds since 1970; others are as the ledger has them."""
 
+    def fork(self) -> State:
+        """Return a copy that later decisions of one leave the other alone."""
+        made = State(self._reader, self.owner, self.now_us)
+        made._records, made._status = self._records, dict(self._status)
+        return made
+
     def take(self, records: Iterable[store.Record]) -> None:
         """Take over what the ledger knows of the owner's memories, the oldest first."""
         self._records = list(records)
@@ -67,7 +73,7 @@ class State:
             team_id=filters.team_id,
             path=filters.path,
             from_us=window.since_us,
-            to_us=window.until_us,
+            to_us=window.until_us + 1,
         )
         return [one for one in found if self.is_recallable(one)]
 

@@ -1,0 +1,376 @@
+"""A pass over one owner's memories: what each action decides, in order, and for a real one the rows that make it so.
+
+A dry run and a real one plan alike, on an overlay of what the ledger knows. What is decided by rule is then appended to
+`.lifecycle/` in parts, each held against the memories as they are by then; a pass that is cut off leaves whole parts, and the
+next one does the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+
+import msgspec
+import structlog
+
+from everosd import clock, config, errors, types
+from everosd.lifecycle import (
+    archive,
+    audit,
+    change,
+    decay,
+    decisions,
+    desk,
+    expire,
+    guard,
+    outcome,
+    overlay,
+    past,
+    policy,
+)
+from everosd.lifecycle import window as windows
+from everosd.store import lifecycle as store
+
+log = structlog.get_logger(__name__)
+
+PART = 500
+"""Rows that are appended together: a fraction of a second's work for the ledger, between two of which others have their turn."""
+SLICE = 400
+"""Memories that are decided about without a break, some milliseconds."""
+
+Done = dict[decisions.Action, outcome.Done]
+Found = dict[decisions.Action, list[change.Change]]
+
+
+async def nothing(_: types.Owner) -> None:
+    """Do nothing."""
+
+
+async def at_once() -> None:
+    """Wait for nothing."""
+
+
+class Passes:
+    """Makes passes. Lives on the event loop."""
+
+    def __init__(
+        self,
+        parts: desk.Desk,
+        settings: Callable[[], config.Config],
+        *,
+        consolidators: Mapping[decisions.Action, decisions.Consolidator] | None = None,
+        note_usage: Callable[[types.Owner], Awaitable[None]] = nothing,
+        give_way: Callable[[], Awaitable[None]] = at_once,
+    ) -> None:
+        """Wire the parts.
+
+        Args:
+            parts: Reads and writes.
+            settings: Those of the moment.
+            consolidators: What plans `summarize` and `promote`; where one is missing, the action is skipped.
+            note_usage: Writes what is known of an owner's uses of memories into the log, and waits for the ledger to have it.
+            give_way: Waits while somebody is being answered.
+        """
+        self._desk, self._settings, self._note_usage, self._give_way = parts, settings, note_usage, give_way
+        self.consolidators = dict(consolidators or {})
+        self._locks: collections.defaultdict[types.Owner, asyncio.Lock] = collections.defaultdict(asyncio.Lock)
+        self.on_end: Callable[[outcome.Result], None] = lambda _: None
+        """Called at the end of each real pass."""
+
+    async def reflect(self, owner: types.Owner, wanted: outcome.Wanted) -> outcome.Result:
+        """Make a pass over an owner's memories; what it wrote is in the ledger, and in the index, when this returns.
+
+        Raises:
+            RequestError: the window ends before it begins.
+            WriteRefused: the rest was not written; it is still due.
+            StoreError: the ledger cannot be read, or does not take note.
+        """
+        await self._desk.caught_up()
+        async with self._locks[owner]:
+            if not wanted.is_dry_run:
+                await self._note_usage(owner)
+            made = _Pass(self._desk, policy.of(self._settings()), self._give_way, self.consolidators)
+            minimum = self._settings().lifecycle.min_group_size
+            result = await made.run(owner, wanted, minimum if wanted.min_group_size is None else wanted.min_group_size)
+        if not wanted.is_dry_run:
+            self.on_end(result)
+        return result
+
+    def forget(self, owner: types.Owner) -> None:
+        """Let go of an owner whose memory is gone."""
+        self._locks.pop(owner, None)
+
+
+class _Pass:
+    """One pass."""
+
+    def __init__(
+        self,
+        parts: desk.Desk,
+        policies: policy.Policy,
+        give_way: Callable[[], Awaitable[None]],
+        consolidators: Mapping[decisions.Action, decisions.Consolidator],
+    ) -> None:
+        self._desk, self._policies, self._give_way, self._consolidators = parts, policies, give_way, consolidators
+        self._audit_ids: list[types.EntryId] = []
+        self._has_changed = False
+        self._past: dict[str, past.Past] = {}
+
+    async def run(self, owner: types.Owner, wanted: outcome.Wanted, min_group_size: int) -> outcome.Result:
+        now_us = self._desk.now_us()
+        call = decisions.Call(
+            run_id=wanted.run_id or uuid.uuid4().hex,
+            owner=owner,
+            evaluated_us=now_us,
+            window=wanted.window or windows.of(now_us),
+            filters=wanted.filters,
+            limit=wanted.limit,
+            min_group_size=min_group_size,
+            is_dry_run=wanted.is_dry_run,
+        )
+        asked = [action for action in decisions.ORDER if action in wanted.actions]
+        state = overlay.State(self._desk.reader, owner, now_us)
+        if any(action in decisions.GUARDED for action in asked):
+            found = await store.records(self._desk.reader, owner, kinds=self._policies.kinds, statuses=overlay.GOVERNED)
+            state.take(found)
+        done: Done = {}
+        stopped: guard.Stopped | None = None
+        try:
+            for action in asked:
+                if action not in decisions.GUARDED:
+                    done[action] = await self._consolidate(action, state, call)
+            stopped = await self._by_rule(asked, state, call, wanted, done)
+        except errors.EverosdError as error:
+            await self._tell(asked, call, wanted, done, stopped, error=errors.describe(error))
+            raise
+        await self._tell(asked, call, wanted, done, stopped)
+        return outcome.Result(
+            run_id=call.run_id,
+            owner=owner,
+            is_dry_run=call.is_dry_run,
+            evaluated_us=now_us,
+            window=call.window,
+            actions=tuple(done[action] for action in asked),
+            audit_ids=tuple(self._audit_ids),
+            stopped=stopped,
+        )
+
+    # -- summarize and promote -------------------------------------------------------------------------------------
+
+    async def _consolidate(self, action: decisions.Action, state: overlay.State, call: decisions.Call) -> outcome.Done:
+        """Plan summaries or promotions and, in a real pass, write them; the overlay has them afterwards."""
+        planner = self._consolidators.get(action)
+        if planner is None:
+            return outcome.Done(action=action, reason=f"{action} is not there yet")
+        plan = await planner.plan(state, call)
+        made: list[decisions.Decision] = []
+        for step in plan.steps:
+            if call.is_dry_run:
+                made += step.decisions
+                state.supersede(step.superseded)
+                continue
+            applied = await step.apply()
+            made += applied.decisions
+            self._audit_ids += applied.audit_ids
+            self._has_changed |= bool(applied.written or applied.superseded)
+            state.supersede(applied.superseded)
+        return _done(action, [*made, *plan.skipped], n_left=0, limit=call.limit)
+
+    # -- expire, decay, archive ------------------------------------------------------------------------------------
+
+    async def _by_rule(
+        self,
+        asked: Sequence[decisions.Action],
+        state: overlay.State,
+        call: decisions.Call,
+        wanted: outcome.Wanted,
+        done: Done,
+    ) -> guard.Stopped | None:
+        """Decide what is decided by rule and, in a real pass, do it; return why nothing of it is done."""
+        actions = [action for action in asked if action in decisions.GUARDED]
+        if not actions:
+            return None
+        if "decay" in actions:
+            await self._read_past(state)
+        due = await self._decide(actions, state.fork(), call, limit=None)
+        max_share = self._policies.max_share if wanted.max_share is None else wanted.max_share
+        stopped = None if wanted.is_forced else guard.check(state.records, due, max_share)
+        n_due = {action: sum(one.is_applied for one in due[action]) for action in actions}
+        found = due
+        if call.limit is not None and any(n > call.limit for n in n_due.values()):
+            found = await self._decide(actions, state, call, limit=call.limit)
+        if stopped is not None:
+            found = {action: [guard.held_back(one) for one in some] for action, some in found.items()}
+        for action in actions:
+            some = found[action]
+            if not call.is_dry_run:
+                some = await self._apply(some, call)
+            n_left = n_due[action] - sum(one.is_applied for one in found[action]) if stopped is None else 0
+            done[action] = _done(action, [one.decision for one in some], n_left=max(0, n_left), limit=call.limit)
+        return stopped
+
+    async def _read_past(self, state: overlay.State) -> None:
+        """Read what does not count of the past of those that have one and would decay."""
+        for nth, record in enumerate(state.records):
+            if nth % SLICE == SLICE - 1:
+                await asyncio.sleep(0)
+            if record.anchor_us is None or record.kind != "memory":
+                continue
+            one = decay.plan(record, state.status(record)[0], self._policies, state.now_us)
+            if one is None or not one.is_applied:
+                continue
+            told = await store.rows(
+                self._desk.reader,
+                state.owner,
+                target=record.entry_id,
+                actions=past.ACTIONS,
+                since_us=record.since_us,
+                limit=store.LIMIT,
+            )
+            self._past[record.entry_id] = past.of(told, record.own_importance, is_pinned=record.is_pinned)
+
+    async def _decide(
+        self, actions: Sequence[decisions.Action], state: overlay.State, call: decisions.Call, *, limit: int | None
+    ) -> Found:
+        """Return what each action decides, at most `limit` of it to be applied; the overlay has it afterwards."""
+        fits = windows.fits(call.filters)
+        found: Found = {}
+        for action in actions:
+            found[action] = some = []
+            n_applied = 0
+            for nth, record in enumerate(state.records):
+                if nth % SLICE == SLICE - 1:
+                    await asyncio.sleep(0)
+                if not fits(record):
+                    continue
+                one = self._plan(action, state, record)
+                if one is None:
+                    continue
+                if one.is_applied:
+                    if n_applied == limit:
+                        continue
+                    n_applied += 1
+                    if one.decayed is None:
+                        state.change((record.entry_id,), str(one.decision.after["status"]))
+                some.append(one)
+        return found
+
+    def _plan(self, action: decisions.Action, state: overlay.State, record: store.Record) -> change.Change | None:
+        status, since_us = state.status(record)
+        if action == "expire":
+            return expire.plan(record, status, state.now_us)
+        if action == "decay":
+            before = self._past.get(record.entry_id, past.ALL)
+            return decay.plan(record, status, self._policies, state.now_us, before)
+        return archive.plan(record, status, since_us, self._policies, state.now_us)
+
+    async def _apply(self, found: Sequence[change.Change], call: decisions.Call) -> list[change.Change]:
+        """Append the rows of what is to be applied; what has changed since it was read is skipped, with the reason."""
+        wanted = [one for one in found if one.is_applied]
+        done = [one for one in found if not one.is_applied]
+        applied: list[change.Change] = []
+        for start in range(0, len(wanted), PART):
+            await self._give_way()
+            applied += await self._apply_part(wanted[start : start + PART], call)
+        return [*applied, *done]
+
+    async def _apply_part(self, part: Sequence[change.Change], call: decisions.Call) -> list[change.Change]:
+        owner, reader = call.owner, self._desk.reader
+        async with self._desk.pen.in_turn(owner):
+            known = await store.records(
+                reader, owner, kinds=store.KINDS, statuses=(), ids=[one.record.entry_id for one in part]
+            )
+            now = {one.entry_id: one for one in known}
+            checked = [one if _still(one, now.get(one.record.entry_id)) else _overtaken(one) for one in part]
+            good = [one for one in checked if one.is_applied]
+            texts: dict[int, str] = {}
+            if good and good[0].decision.action == "archive":
+                texts = {one.key: one.raw for one in await reader.rows([one.record.key for one in good])}
+            at = clock.from_us(max(self._desk.now_us(), call.evaluated_us))
+            drafts = [change.draft(one, call.run_id, at, texts.get(one.record.key, "")) for one in good]
+            ids = await self._desk.log(owner, drafts)
+            self._audit_ids += ids
+            self._has_changed |= bool(ids)
+            if ids:
+                await self._desk.until_logged(owner, ids[-1:])
+        return checked
+
+    # -- the call itself -------------------------------------------------------------------------------------------
+
+    async def _tell(
+        self,
+        asked: Sequence[decisions.Action],
+        call: decisions.Call,
+        wanted: outcome.Wanted,
+        done: Done,
+        stopped: guard.Stopped | None,
+        *,
+        error: str = "",
+    ) -> None:
+        """Append the audit row of the call, and wait until everything is known."""
+        owner = call.owner
+        if owner.id not in await self._desk.reader.owner_ids(owner.app, owner.project, owner.type):
+            return  # nobody's memory is nothing to write about, and would make somebody of them
+        row = audit.draft(
+            audit.Told(
+                run_id=call.run_id,
+                tool=wanted.tool,
+                is_dry_run=call.is_dry_run,
+                actions=tuple(asked),
+                parameters=wanted.parameters,
+                counts={action: audit.Counts.of(one) for action, one in done.items()},
+                stopped=stopped,
+                error=error,
+            ),
+            clock.from_us(max(self._desk.now_us(), call.evaluated_us)),
+        )
+        try:
+            ids = await self._desk.log(owner, [row])
+        except errors.WriteRefused as refused:
+            if not error:
+                raise
+            log.warning("audit_not_written", owner=owner.id, run_id=call.run_id, reason=str(refused))
+            return
+        self._audit_ids += ids
+        await self._desk.until_logged(owner, ids)
+        if self._has_changed:
+            await self._desk.until_shown(await self._desk.reader.lsn())
+
+
+def _done(
+    action: decisions.Action, found: Iterable[decisions.Decision], *, n_left: int, limit: int | None
+) -> outcome.Done:
+    """Return what an action decided; what is skipped is shown up to the limit."""
+    applied: list[decisions.Decision] = []
+    skipped: list[decisions.Decision] = []
+    for one in found:
+        (applied if one.decision == "apply" else skipped).append(one)
+    shown = skipped[: decisions.DEFAULT_LIMIT if limit is None else limit]
+    return outcome.Done(
+        action=action,
+        candidates=(*applied, *shown),
+        n_applied=len(applied),
+        n_skipped=len(skipped),
+        n_left=n_left,
+    )
+
+
+_SAME = ("key", "own_status", "own_importance", "importance", "is_pinned", "expires_us", "anchor_us", "accessed_us")
+"""What a decision was made on; the status is compared apart."""
+
+
+def _still(one: change.Change, now: store.Record | None) -> bool:
+    """Tell whether a memory is as it was when it was decided about, but for what this pass itself has done to it."""
+    before = one.record
+    if now is None or now.status not in (before.status, one.was or before.status):
+        return False
+    return all(getattr(now, name) == getattr(before, name) for name in _SAME if name != "importance" or one.decayed)
+
+
+def _overtaken(one: change.Change) -> change.Change:
+    decision = msgspec.structs.replace(
+        one.decision, decision="skip", reason="changed since it was read: the next pass looks again"
+    )
+    return msgspec.structs.replace(one, decision=decision)

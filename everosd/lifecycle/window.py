@@ -1,0 +1,50 @@
+"""Which memories a call is about: when they happened, and what they are filed under. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from everosd import errors
+from everosd.lifecycle import decisions
+from everosd.store import lifecycle as store
+
+HOUR_US = 3_600_000_000
+DEFAULT_HOURS = 24.0
+
+
+def of(
+    now_us: int, *, hours: float = DEFAULT_HOURS, since_us: int | None = None, until_us: int | None = None
+) -> decisions.Window:
+    """Return the window of a call: the last `hours`, unless `since_us` or `until_us` say otherwise.
+
+    Raises:
+        RequestError: it ends before it begins.
+    """
+    until = now_us if until_us is None else until_us
+    since = until - round(hours * HOUR_US) if since_us is None else since_us
+    if since > until:
+        message = "is later than until"
+        raise errors.RequestError(message, field="since")
+    return decisions.Window(since_us=since, until_us=until)
+
+
+def fits(filters: decisions.Filters) -> Callable[[store.Record], bool]:
+    """Return whether a memory is one that the filters mean; patterns are those of `store.lifecycle`."""
+    wanted = [
+        (name, _pattern(pattern))
+        for name, pattern in (
+            ("bucket", filters.bucket),
+            ("scope", filters.scope),
+            ("team_id", filters.team_id),
+            ("path", filters.path),
+        )
+        if pattern.strip("%")
+    ]
+    if not wanted:
+        return lambda _: True
+    return lambda record: all(pattern.fullmatch(getattr(record, name)) for name, pattern in wanted)
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile("".join(".*" if each == "%" else re.escape(each) for each in text), re.DOTALL)
