@@ -7,6 +7,7 @@ taken apart until what is at fault stands alone.
 from __future__ import annotations
 
 import asyncio
+import re
 import sqlite3
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
@@ -36,6 +37,10 @@ MIN_SPLIT_CHARS = 80
 
 MAX_REFUSALS = 20
 """So many in a row are the provider's fault, not the texts': halving one text of a thousand letters takes 15 at most."""
+
+_DAY = re.compile(r"(?<=\S) \(\d{4}-\d\d-\d\d\)$")
+"""Of which a narrative has a statement, as `narrative.spoken` puts it behind the fact. What is stated means the same
+without it, and most such facts are those of its sources word by word: their vectors are there."""
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
@@ -287,7 +292,8 @@ def entries(owed: Sequence[vector.Owed], rows: Mapping[int, row.EntryRow], max_t
         source = project.document(rows[one.key])
         if contract.text_digest(source) != one.digest:
             continue
-        texts = cutting.pieces(source.title, source.body, max_tokens)
+        body = _DAY.sub("", source.body) if source.kind == "atomic_fact" else source.body
+        texts = cutting.pieces(source.title, body, max_tokens)
         pieces = tuple(Piece(text=text, digest=cutting.digest(text)) for text in texts)
         at = rows[one.key]
         found.append(Entry(key=one.key, digest=one.digest, path=at.path, line=at.line, pieces=pieces))

@@ -125,6 +125,29 @@ async def test_E02_what_is_derived_is_made_again_without_paying_twice(
     assert 3 == len(paid(stub))
 
 
+async def test_a_narratives_fact_has_the_vector_of_its_sources(root: Path, stub: embedding_stub.EmbeddingStub) -> None:
+    """The day behind it is no part of what it means: word by word the same statement is embedded once."""
+    folder = unit.file(root).parent.with_name(".atomic_facts")
+    folder.mkdir()
+    facts = (
+        "Mara: the cat sleeps",
+        "Mara: the cat sleeps (2026-03-02)",
+        "(2026-03-02)",
+        "Mara: born (2026-03-02) in Rome",
+    )
+    (folder / "atomic_fact-2026-03-02.md").write_text(
+        "".join(
+            f"<!-- entry:af_20260302_{nth:08} -->\n## af_20260302_{nth:08}\n\n### Fact\n{fact}\n"
+            f"<!-- /entry:af_20260302_{nth:08} -->\n"
+            for nth, fact in enumerate(facts, start=1)
+        )
+    )
+    write(root, (facts[1],))
+    async with opened(root, stub) as node:
+        await embedded(node, 5)
+        assert sorted({*facts}) == sorted(paid(stub))  # that of the Episode with its day: an Episode says what it says
+
+
 async def test_X16_a_rebuild_pays_for_nothing(root: Path, stub: embedding_stub.EmbeddingStub) -> None:
     """The new generation has its vectors before it takes over: searches by vector go on throughout."""
     write(root)
