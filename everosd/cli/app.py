@@ -12,7 +12,7 @@ import typer
 
 import everosd
 from everosd import config, errors, types
-from everosd.cli import asking, failure, forget, learn, node, reflect, setting, show
+from everosd.cli import asking, failure, forget, learn, mcp, node, reflect, setting, show
 from everosd.cli import root as root_folder
 from everosd.cli import serve as serve_command
 
@@ -33,6 +33,7 @@ commands.add_typer(learn.commands)
 commands.add_typer(forget.commands)
 commands.add_typer(reflect.commands)
 commands.add_typer(setting.commands)
+commands.add_typer(mcp.commands)
 
 
 def main() -> NoReturn:

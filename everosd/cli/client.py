@@ -38,16 +38,26 @@ class Silent(errors.EverosdError):
         """Name who holds the lock, where it should answer and what happened instead."""
         super().__init__(f"everosd with pid {pid} serves this root but does not answer on {address}: {reason}")
         self.hint = f"wait a moment if it has just started; otherwise look at its log, or stop it: kill {pid}"
+        self.is_sent = False
+        """The request had left: nobody knows what became of it."""
 
 
 class Client:
     """Speaks to the daemon at one address; one connection a call."""
 
     def __init__(
-        self, host: str, port: int, *, token: str = "", pid: int = 0, patience_s: float = ANSWER_TIMEOUT_S
+        self,
+        host: str,
+        port: int,
+        *,
+        token: str = "",
+        pid: int = 0,
+        patience_s: float = ANSWER_TIMEOUT_S,
+        start_s: float = START_TIMEOUT_S,
     ) -> None:
-        """Remember the address, and how long the daemon may say nothing; nothing is sent yet."""
+        """Remember the address, how long the daemon may say nothing, and how long not listen; nothing is sent yet."""
         self._host, self._port, self._token, self._pid, self._patience_s = host, port, token, pid, patience_s
+        self._start_s = start_s
 
     @property
     def url(self) -> str:
@@ -55,17 +65,30 @@ class Client:
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self._port}"
 
-    def call(self, method: str, path: str, body: object = None, on_line: LineSink | None = None) -> Answer:
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        on_line: LineSink | None = None,
+        *,
+        on_open: Callable[[http.client.HTTPConnection], None] | None = None,
+    ) -> Answer:
         """Send one request and return the answer; blocking.
 
-        `on_line` gets the lines of a streamed answer as they come, the last one included.
+        `on_line` gets the lines of a streamed answer as they come, the last one included; `on_open` gets the connection
+        once it stands, for those who may have to end it from another thread.
 
         Raises:
             Silent: nobody answers.
         """
         connection = http.client.HTTPConnection(self._host, self._port, timeout=self._patience_s)
+        is_sent = False
         try:
             self._connect(connection)
+            if on_open is not None:
+                on_open(connection)
+            is_sent = True
             payload = None if body is None else msgspec.json.encode(body)
             connection.request(method, path, payload, self._headers())
             response = connection.getresponse()
@@ -73,13 +96,15 @@ class Client:
                 return Answer(status=response.status, body=last_line(response, on_line))
             return Answer(status=response.status, body=decoded(response.read()))
         except (OSError, http.client.HTTPException) as error:
-            raise Silent(self._pid, self.url, str(error) or type(error).__name__) from error
+            silent = Silent(self._pid, self.url, str(error) or type(error).__name__)
+            silent.is_sent = is_sent
+            raise silent from error
         finally:
             connection.close()
 
     def _connect(self, connection: http.client.HTTPConnection) -> None:
         """Connect, with patience for a daemon that has the lock and does not listen yet."""
-        give_up_s = time.monotonic() + START_TIMEOUT_S
+        give_up_s = time.monotonic() + self._start_s
         while True:
             try:
                 connection.connect()

@@ -35,14 +35,18 @@ OWN = frozenset({"request_id", "error", "detail"})
 """Of an error's envelope, what an agent has no use for or has been told."""
 
 
-def of_reply(reply: backend.Reply) -> str:
-    """Return what to say of an answer that is no success."""
+def of_reply(reply: backend.Reply, *, has_id: bool = True) -> str:
+    """Return what to say of an answer that is no success; `has_id`: the call named a memory by its id."""
     error = reply.body.get("error")
     if not isinstance(error, dict):
         return _joined(f"the daemon answered with status {reply.status}", ADVICE["INTERNAL_ERROR"])
     code, message = str(error.get("code", "")), str(error.get("message", ""))
     is_unknown_route = reply.status in {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED} and "detail" in reply.body
-    advice = UNKNOWN_ROUTE if is_unknown_route else str(error.get("hint") or ADVICE.get(code, ""))
+    advice = str(error.get("hint") or ADVICE.get(code, ""))
+    if is_unknown_route:
+        advice = UNKNOWN_ROUTE
+    elif code == "NOT_FOUND" and not has_id:
+        advice = ""
     more = {name: value for name, value in reply.body.items() if name not in OWN}
     more |= {
         name: value for name, value in error.items() if name not in {"code", "message", "timestamp", "path", "hint"}

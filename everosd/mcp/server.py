@@ -89,7 +89,7 @@ class Memory:
         reply = await self._backend.call(request.method, request.path, request.body, is_read=tool.reads or tool.repeats)
         if reply.status >= HTTPStatus.BAD_REQUEST:
             log.debug("tool_refused", tool=tool.name, status=reply.status)
-            return _failure(refusal.of_reply(reply))
+            return _failure(refusal.of_reply(reply, has_id="memory_id" in tool.takes.__struct_fields__))
         data = reply.body.get("data", reply.body)  # POST ome/trigger answers with a bare object
         shown = tool.shown(data if isinstance(data, dict) else {"data": data}, arguments)
         text = shown.text
