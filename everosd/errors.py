@@ -194,6 +194,15 @@ class Conflict(EverosdError):
         self.hint = hint
 
 
+class ConfirmationRequired(EverosdError):
+    """What was asked for cannot be undone, and was not confirmed; nothing was changed."""
+
+    def __init__(self, what: str, hint: str) -> None:
+        """Say what would be done, and how it is confirmed."""
+        super().__init__(f"{what}; {hint}")
+        self.hint = hint
+
+
 class NotFound(EverosdError):
     """What was named does not exist in that scope."""
 

@@ -43,6 +43,7 @@ TABLE: tuple[tuple[type[Exception], int, str], ...] = (
     (errors.RequestError, 422, INVALID_INPUT),
     (errors.NotFound, 404, NOT_FOUND),
     (errors.Conflict, 409, "CONFLICT"),
+    (errors.ConfirmationRequired, 409, "CONFIRMATION_REQUIRED"),
     (Forbidden, 403, FORBIDDEN),
     (ClientLeft, 400, INVALID_INPUT),
     (errors.LogError, 409, "CONFLICT"),

@@ -26,6 +26,7 @@ from everosd.api import (
     reply,
     schema,
     services,
+    typed,
 )
 from everosd.api import errors as wire
 
@@ -85,7 +86,7 @@ def create_app(given: services.Services) -> Application:
 def _agents(endpoint: mcp.Endpoint) -> Any:  # a handler, as Litestar has it
     """Return what answers /mcp: an application of its own, behind the same guard."""
 
-    @handlers.asgi(mcp.PATH)
+    @handlers.asgi(mcp.PATH, copy_scope=True)
     async def answer_mcp(scope: Scope, receive: Receive, send: Send) -> None:
         await endpoint(scope, receive, send)
 
@@ -96,13 +97,24 @@ def _api_routes(given: services.Services, work: admin.Admin) -> list[litestar.Ro
     """Return the same routes under every prefix."""
     answers, takes, engine = memory.Memory(given), intake.Intake(given), ome.Ome(given)
     consolidations, people = reflection.Reflection(given), owners.Owners(given)
+    memories = typed.Typed(given)
+
+    async def entry(request: reply.Request) -> reply.Response:
+        is_history = str(request.path_params["entry_id"]).endswith(typed.HISTORY)
+        return await (memories.history(request) if is_history else answers.entry(request))
+
     return [
         litestar.Router(
             prefix,
             route_handlers=[
                 handlers.post("/memory/search", status_code=200)(_handler(answers.search)),
                 handlers.post("/memory/get", status_code=200)(_handler(answers.get)),
-                handlers.get("/entries/{entry_id:path}")(_handler(answers.entry)),
+                handlers.get("/entries/{entry_id:path}")(_handler(entry)),
+                handlers.post("/memory/remember", status_code=200)(_handler(memories.remember)),
+                handlers.post("/memory/update", status_code=200)(_handler(memories.update)),
+                handlers.post("/memory/forget", status_code=200)(_handler(memories.forget)),
+                handlers.post("/memory/restore", status_code=200)(_handler(memories.restore)),
+                handlers.post("/memory/usage", status_code=200)(_handler(memories.usage)),
                 handlers.post("/memory/add", status_code=200)(_handler(takes.add)),
                 handlers.post("/memory/flush", status_code=200)(_handler(takes.flush)),
                 handlers.get("/owners")(_handler(people.owners)),

@@ -12,7 +12,7 @@ from everosd import types
 from everosd.api import item, schema, scope
 from everosd.intake import message
 from everosd.log import kind, view
-from everosd.store import read
+from everosd.store import lifecycle, read
 from everosd.store import row as store_row
 
 EXTRACTED = frozenset({"done", "followed"})
@@ -89,6 +89,7 @@ async def entry(reader: read.Reader, maker: item.Maker, row: store_row.EntryRow)
     taken = item.parsed(row)
     seen = view.view(taken)
     is_memory = row.kind == "memory"
+    known = await lifecycle.find(reader, row.owner, row.entry_id) if is_memory else None
     return schema.EntryItem(
         id=item.public(row),
         entry_id=row.entry_id,
@@ -113,8 +114,8 @@ async def entry(reader: read.Reader, maker: item.Maker, row: store_row.EntryRow)
         sections=tuple(schema.Section(title=title, text=text) for title, text in taken.sections),
         memory_type=row.memory_type or None,
         path=row.memory_path if is_memory else None,
-        importance=getattr(seen, "importance", None),
-        confidence=getattr(seen, "confidence", None),
+        importance=known.importance if known is not None else getattr(seen, "importance", None),
+        confidence=known.confidence if known is not None else getattr(seen, "confidence", None),
         expires_at=None if row.expires_us is None else maker.iso(row.expires_us),
         sources=_sources(row.owner.id, taken.fields.get("sources", "")),
         facts=tuple(item.public(fact) for fact in facts),
@@ -187,7 +188,7 @@ def _in_time_order(maker: item.Maker, rows: Sequence[store_row.EntryRow]) -> Ite
         if row.kind != "message":
             continue
         seen = view.view(item.parsed(row))
-        if not isinstance(seen, kind.Message) or seen.duplicate_of:
+        if not isinstance(seen, kind.Message) or seen.duplicate_of or seen.forgotten:
             continue
         yield _shown(
             maker,

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
-from everosd.api import owners, schema
+from everosd.api import owners, schema, typed_schema
 from everosd.cascade import status as cascade_status
 
 PREFIXES = ("/api/v1", "/api/v2")
@@ -39,8 +39,28 @@ _NAMED: dict[Any, str] = {
     schema.ReconcileRequest: "ReconcileRequest",
     schema.ForgetRequest: "ForgetRequest",
     schema.ExtractRequest: "ExtractRequest",
+    typed_schema.RememberRequest: "RememberRequest",
+    typed_schema.UpdateRequest: "UpdateRequest",
+    typed_schema.ForgetMemoryRequest: "ForgetMemoryRequest",
+    typed_schema.RestoreRequest: "RestoreRequest",
+    typed_schema.UsageRequest: "UsageRequest",
+    schema.Envelope[typed_schema.WrittenData]: "WrittenResponse",
+    schema.Envelope[typed_schema.ForgottenData]: "ForgottenResponse",
+    schema.Envelope[typed_schema.RestoredData]: "RestoredResponse",
+    schema.Envelope[typed_schema.HistoryData]: "HistoryResponse",
+    schema.Envelope[typed_schema.UsedData]: "UsedResponse",
 }
 """Everything that a route takes or gives."""
+
+
+_WRITES = (
+    ("remember", "RememberRequest", "WrittenResponse", "Remember something under a path; under a key, update it."),
+    ("update", "UpdateRequest", "WrittenResponse", "Change a typed memory; its version before is kept."),
+    ("forget", "ForgetMemoryRequest", "ForgottenResponse", "Hide a memory, or remove its text for good."),
+    ("restore", "RestoreRequest", "RestoredResponse", "Bring a memory back that is hidden, expired or archived."),
+    ("usage", "UsageRequest", "UsedResponse", "Say which memories were of use."),
+)
+"""Routes that write typed memories: name, what it takes and gives, summary."""
 
 
 def document(version: str) -> bytes:
@@ -70,6 +90,8 @@ def _api_paths() -> dict[str, object]:
         {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}},
         *_query_parameters(schema.EntryQuery),
     ]
+    history = _operation("HistoryResponse", "Its versions, and what the lifecycle did to it.", (404, 422, 500))
+    history["parameters"] = entry["parameters"]
     tasks = _operation("SuccessEnvelope_TaskPage_", "Requests that were answered before they were done.", (422, 503))
     tasks["parameters"] = _query_parameters(schema.TasksQuery)
     task = _operation("SuccessEnvelope_TaskItem_", "One of them.", (404, 503))
@@ -92,6 +114,11 @@ def _api_paths() -> dict[str, object]:
         "/reflection/reports": {"get": reports},
         "/reflection/rollback": {"post": undo},
         "/entries/{id}": {"get": entry},
+        "/entries/{id}/history": {"get": history},
+        **{
+            f"/memory/{name}": {"post": _post(takes, gives, summary, (404, 409, 413, 422, 500, 503))}
+            for name, takes, gives, summary in _WRITES
+        },
         "/admin/status": {"get": _operation("StatusResponse", "What the cascade says of itself.", (403,))},
         "/admin/rebuild": {"post": _streamed(None, "Read all Markdown again and make every index anew.")},
         "/admin/verify": {"post": _streamed(None, "Compare every index with the Markdown.")},

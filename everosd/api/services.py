@@ -20,6 +20,7 @@ from everosd.watch import fs
 if TYPE_CHECKING:  # a command that only reads needs none of them
     from everosd.engine import engine as engines
     from everosd.intake import online
+    from everosd.lifecycle import scheduled, usage
     from everosd.models import chat
     from everosd.reflection import reflect
 
@@ -42,8 +43,12 @@ class Services:
     """What runs strategies; None where nothing does."""
     reflection: Callable[[], reflect.Reflection | None] = lambda: None
     """Gives what consolidates, once it is there; None where nothing does."""
+    lifecycle: Callable[[], scheduled.Scheduled | None] = lambda: None
+    """Gives what makes passes over typed memories, once it is there; None where nothing does."""
     model: chat.Chat | None = None
     """The model that reads conversations; None where nothing would ask it."""
+    usage: usage.Noting | None = None
+    """Takes note of uses; None where nothing does."""
     in_force: Callable[[], settings.Config] | None = None
     """Gives the settings of this moment, which may have been saved since the start; None: `config` stays in force."""
     stop: Callable[[], None] | None = None

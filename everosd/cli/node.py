@@ -219,7 +219,7 @@ def _learns(path: str) -> bool:
 
 def _has_vectors(path: str, body: object) -> bool:
     """Return whether a request has to do with vectors: opening a model takes longer than most commands."""
-    if path.endswith(("/admin/rebuild", "/admin/forget")):
+    if path.endswith(("/admin/rebuild", "/admin/forget", "/memory/forget")):
         return True
     return path.endswith("/memory/search") and isinstance(body, dict) and body.get("method") != "keyword"
 

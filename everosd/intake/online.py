@@ -17,7 +17,20 @@ import msgspec
 from everosd import clock, config, errors, types
 from everosd.cascade import apply
 from everosd.engine import engine as engines
-from everosd.intake import episode, extraction, forget, line, message, queue, redact, retention, row, session, unasked
+from everosd.intake import (
+    episode,
+    extraction,
+    forget,
+    line,
+    message,
+    queue,
+    redact,
+    retention,
+    row,
+    session,
+    unasked,
+    unsay,
+)
 from everosd.intake import task as requests
 from everosd.log import layout, writer
 from everosd.store import db, read
@@ -300,6 +313,10 @@ class Intake:
         """Return what forgets an owner while messages come in."""
         return forget.Forget(self._cascade, self._clock, lines=self._lines, work=self._extraction, engine=engine)
 
+    def unsaying(self) -> unsay.Unsaying:
+        """Return what takes out for good what was said in a segment, while messages come in."""
+        return unsay.Unsaying(self._places, self._cascade.writer, self._clock, lines=self._lines, work=self._extraction)
+
     def failed(self) -> dict[tuple[types.Owner, str], tuple[int, str]]:
         """Return the segments whose last attempt failed, by session and id: how often, and why."""
         return {
@@ -434,6 +451,8 @@ class Intake:
             if known is None:
                 rows.append((key, made))
                 drafts.append(row.of_message(made, is_deferred=is_deferred))
+            elif known.is_forgotten:
+                continue
             elif known.digest != digest and (key, digest) not in state.conflicting:
                 state.conflicting.add((key, digest))
                 second = msgspec.structs.replace(made, id=f"{known.id}-{digest.hex()[:8]}")

@@ -101,6 +101,18 @@ def read_message(found: entry.Entry) -> tuple[message.Message, str, bool] | None
     return one, seen.duplicate_of, seen.is_deferred == "true"
 
 
+def forgotten(found: entry.Entry) -> entry.Entry:
+    """Return what is left of a kept message whose text is removed for good: that there was one, when, and by whom."""
+    kept = ("type", "message_id", "sender_id", "role", "timestamp", "is_deferred")
+    fields = {name: text for name, text in found.fields.items() if name in kept} | {"forgotten": "true"}
+    return msgspec.structs.replace(found, fields=fields, heading="", preamble="", sections=(), raw="", digest=b"")
+
+
+def is_forgotten(found: entry.Entry) -> bool:
+    """Tell whether a row is what is left of a message whose text was removed for good."""
+    return found.kind == "message" and found.fields.get("forgotten") == "true"
+
+
 def read_segment(found: entry.Entry) -> SegmentRow | None:
     """Return a row about a segment; None where a person made it illegible."""
     seen = view.view(found)

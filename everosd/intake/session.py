@@ -27,6 +27,8 @@ class Kept(msgspec.Struct, kw_only=True):
     digest: bytes
     is_cut: bool = False
     """Belongs to a segment."""
+    is_forgotten: bool = False
+    """What was said was removed for good."""
 
 
 class Session:
@@ -62,10 +64,11 @@ class Session:
         self.know(one, key)
         bisect.insort_right(self.waiting, one, key=BY_TIME)
 
-    def know(self, one: message.Message, key: Key) -> None:
+    def know(self, one: message.Message, key: Key) -> Kept:
         """Note a message that the log has."""
         kept = self._by_id[one.id] = Kept(id=one.id, digest=row.digest(one))
         self.kept.setdefault(key, []).append(kept)
+        return kept
 
     def mark_cut(self, message_ids: Iterable[str]) -> None:
         """Note that these messages belong to a segment."""
@@ -76,9 +79,13 @@ class Session:
     def known(self, key: Key, digest: bytes) -> Kept | None:
         """Return the message under a key that a new one repeats, or that stands in its way; None: it is a new one.
 
-        Of those that are cut already only the same text counts as a repetition.
+        Of those that are cut already only the same text counts as a repetition; whatever comes under the key of one whose
+        text was removed for good repeats that.
         """
         found = self.kept.get(key, [])
+        forgotten = next((one for one in found if one.is_forgotten), None)
+        if forgotten is not None:
+            return forgotten
         same = next((one for one in found if one.digest == digest), None)
         return same or next((one for one in found if not one.is_cut), None)
 
@@ -164,6 +171,8 @@ def segment(places: layout.Layout, owner: types.Owner, memcell_id: str) -> messa
         if place is None:
             continue
         for each in parse.parse(path, data, place).entries:
+            if row.is_forgotten(each):
+                continue
             if each.kind == "message" and (read_one := row.read_message(each)) is not None and not read_one[1]:
                 said.setdefault(read_one[0].id, read_one[0])
             elif each.kind == "segment" and wanted is None:
@@ -231,7 +240,9 @@ def _take(
     if read_one is None:
         return
     one, duplicate_of, is_deferred = read_one
-    if duplicate_of:
+    if row.is_forgotten(each):
+        found.know(one, _key(one, found.owner.id)).is_forgotten = True
+    elif duplicate_of:
         found.conflicting.add((_key(one, found.owner.id), row.digest(one)))
     elif one.id not in said:
         said[one.id] = one

@@ -96,6 +96,21 @@ class Expunge(msgspec.Struct, frozen=True, kw_only=True):
     """Pure: called again for each attempt."""
 
 
+class PutBack(msgspec.Struct, frozen=True, kw_only=True):
+    """Add an entry under the id that it has had before."""
+
+    owner: types.Owner
+    entry: entry.Entry
+
+
+class Take(msgspec.Struct, frozen=True, kw_only=True):
+    """Take an entry out, because it stands in another file now."""
+
+    entry_id: str
+    where: Condition
+    """Only as long as this holds of it."""
+
+
 class Late(msgspec.Struct, kw_only=True):
     """Bring a save into a displaced file into the present one."""
 
@@ -104,7 +119,7 @@ class Late(msgspec.Struct, kw_only=True):
     """The save and its base, read once."""
 
 
-What = Append | Update | Point | Adopt | Heal | Replace | Move | Expunge | Late
+What = Append | Update | Point | Adopt | Heal | Replace | Move | Expunge | PutBack | Take | Late
 
 
 class Job:

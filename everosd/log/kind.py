@@ -219,6 +219,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     """JSON of the items as they arrived where there were several or none; empty: the text is all there was."""
     is_deferred: str = ""
     """`true` where it was added with `defer_extraction`: only a flush cuts the session then."""
+    forgotten: str = ""
+    """`true` where what was said was removed for good; the row stays, so that nobody brings it back by saying it again."""
     text: str = ""
 
 

@@ -68,6 +68,8 @@ class Replacement:
             ids: tuple[str, ...] = what.ids if isinstance(what, job.Append) else ()
             if isinstance(what, job.Update):
                 ids = (what.entry_id,)
+            if isinstance(what, job.PutBack):
+                ids = (what.entry.id,)
             for made in (*self.appended, *self.replaced.values()):
                 try:
                     if made.id in ids:
@@ -79,12 +81,16 @@ class Replacement:
 
     # -- what callers ask for --------------------------------------------------------------------------------------
 
-    def apply(self, path: types.RelPath, what: job.Update | job.Point | job.Adopt) -> object:
+    def apply(self, path: types.RelPath, what: job.Update | job.Point | job.Adopt | job.PutBack | job.Take) -> object:
         """Add what one caller asked for; return what they get when it is done.
 
         Raises:
             errors.NotFound: There is no such file, or no such entry in it.
         """
+        if isinstance(what, job.PutBack):
+            return self._put_back(what.entry)
+        if isinstance(what, job.Take):
+            return self._take(what)
         if self.parsed is None:
             message = f"there is no {path}"
             raise errors.NotFound(message)
@@ -95,6 +101,24 @@ class Replacement:
         n_hand = sum(each.form in ("hand", "headed") for each in self.parsed.entries)
         self.is_adopting = self.is_adopting or n_hand > 0
         return n_hand
+
+    def _put_back(self, made: entry.Entry) -> bool:
+        if self._standing(made.id) is not None:
+            return False
+        self.removed = [each for each in self.removed if each != made.id]
+        if made.id in self.entries:
+            self.replaced[made.id] = made
+        else:
+            self.appended.append(made)
+        return True
+
+    def _take(self, what: job.Take) -> bool:
+        each = self._standing(what.entry_id)
+        if each is None or what.entry_id not in self.entries or not what.where(each):
+            return False
+        self.replaced.pop(what.entry_id, None)
+        self.removed.append(what.entry_id)
+        return True
 
     def _point(self, what: job.Point) -> tuple[str, ...]:
         pointed = tuple(key for key, successor in what.successors.items() if self._is_meant(key, successor, what.where))

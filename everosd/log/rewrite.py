@@ -252,10 +252,7 @@ class Rewriter:
         known = next((each.what.known for each in jobs if isinstance(each.what, job.Heal)), None)
         report = await self._saves.heal(queue, plan, known)
         numbered = iter(found.numbered)
-        # First: what is asked to be appended beside it is not looked at.
-        for each in jobs:
-            if isinstance(each.what, job.Expunge):
-                await self._expunge(queue, plan, each, each.what)
+        await self._prepare(queue, plan, jobs)
         # Pointers last: an entry is judged as it will stand in the file.
         for each in sorted(jobs, key=lambda each: isinstance(each.what, job.Point)):
             what = each.what
@@ -265,11 +262,20 @@ class Rewriter:
                     plan.results.append((each, what.ids))
                 elif isinstance(what, job.Heal):
                     plan.results.append((each, report))
-                elif isinstance(what, job.Update | job.Point | job.Adopt):
+                elif isinstance(what, job.Update | job.Point | job.Adopt | job.PutBack | job.Take):
                     plan.results.append((each, plan.apply(queue.path, what)))
             except Exception as error:  # noqa: BLE001 - one caller's mistake is not that of those who wrote with it
                 each.fail(error)
         return plan
+
+    async def _prepare(self, queue: job.Queue, plan: replacement.Replacement, jobs: Sequence[job.Job]) -> None:
+        for each in jobs:
+            if isinstance(each.what, job.Expunge):
+                # First: what is asked to be appended beside it is not looked at.
+                await self._expunge(queue, plan, each, each.what)
+            elif isinstance(each.what, job.PutBack) and queue.place.is_shortened:
+                # The path has lost the end of a long owner id; whoever asks knows it.
+                queue.place = msgspec.structs.replace(queue.place, owner=each.what.owner, is_shortened=False)
 
     async def _expunge(
         self, queue: job.Queue, plan: replacement.Replacement, asked: job.Job, what: job.Expunge

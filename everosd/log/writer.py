@@ -58,6 +58,14 @@ class Unmerged(msgspec.Struct, frozen=True, kw_only=True):
     """Monotonic."""
 
 
+class _Turn:
+    """Whose turn it is with an owner's memory, and how many want it."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.n = 0
+
+
 class Writer:
     """Writes to the files of one root. Lives on one event loop; the disk work is done in threads of its own."""
 
@@ -95,6 +103,7 @@ class Writer:
         self._busy: set[types.RelPath] = set()
         self._late_task: asyncio.Task[None] | None = None
         self._unmerged: dict[Path, Unmerged] = {}
+        self._turns: dict[types.Owner, _Turn] = {}
         self._closed: list[frozenset[types.RelPath]] = []
         """Files and folders that are being erased."""
         self._is_closed = self._is_closing = False
@@ -172,6 +181,25 @@ class Writer:
             WriteRefused: The file may not be rewritten.
         """
         return cast("entry.Entry", await self._ask(path, job.Update(entry_id=entry_id, change=change)))
+
+    async def put_back(self, owner: types.Owner, path: types.RelPath, given: entry.Entry) -> bool:
+        """Add an entry to a file that people edit, under the id that it has had before; False where the file has that id.
+
+        Raises:
+            WriteRefused: The file may not be rewritten.
+        """
+        what = job.PutBack(owner=owner, entry=msgspec.structs.replace(given, form="marked", digest=b"", nth=0))
+        return cast("bool", await self._ask(path, what))
+
+    async def take(self, path: types.RelPath, entry_id: str, where: job.Condition) -> bool:
+        """Take an entry out of a file that people edit, because it stands in another one; False where nothing was to be done.
+
+        `where` is asked about the entry as it stands at that moment: False, and it stays. Pure.
+
+        Raises:
+            WriteRefused: The file may not be rewritten.
+        """
+        return cast("bool", await self._ask(path, job.Take(entry_id=entry_id, where=where)))
 
     async def deprecate(
         self,
@@ -254,9 +282,9 @@ class Writer:
         return place
 
     async def expunge(self, path: types.RelPath, change: job.Expunging) -> tuple[str, ...]:
-        """Take rows out of a file that only machines write, for good; return the ids of those that went.
+        """Take entries out of a log, or change them, for good; return the ids of those that went.
 
-        `change` gets the rows as they are in the file at that moment, and is called again whenever somebody saved before
+        `change` gets the entries as they are in the file at that moment, and is called again whenever somebody saved before
         the write was done: it must be pure. What it takes out is remembered nowhere: no healing puts it back, and what the
         exchange displaced is deleted at once.
 
@@ -264,12 +292,25 @@ class Writer:
             WriteRefused: The file may not be rewritten, or is not one of those.
         """
         place = layout.place(path)
-        if place is None or kinds.BY_NAME[place.kind].written != "appended":
-            raise errors.WriteRefused(path, "is not one that rows are taken out of")
+        if place is None or kinds.BY_NAME[place.kind].is_whole_file:
+            raise errors.WriteRefused(path, "is not one that entries are taken out of")
         gone = frozenset(cast("tuple[str, ...]", await self._ask(path, job.Expunge(change=change))))
         self._appended.forget(lambda at, entry_id: at == path and entry_id in gone)
         await self._context.in_thread(lambda: self._forget_displaced(frozenset((path,))))
         return tuple(gone)
+
+    @contextlib.asynccontextmanager
+    async def in_turn(self, owner: types.Owner) -> AsyncIterator[None]:
+        """Let nobody else in who asks for the turn of this owner: for whoever reads what there is and writes by it."""
+        turn = self._turns.setdefault(owner, _Turn())
+        turn.n += 1
+        try:
+            async with turn.lock:
+                yield
+        finally:
+            turn.n -= 1
+            if not turn.n:
+                self._turns.pop(owner, None)
 
     @contextlib.asynccontextmanager
     async def erasing(self, paths: Collection[types.RelPath]) -> AsyncIterator[None]:

@@ -1,0 +1,305 @@
+"""A memory is forgotten: hidden until it is restored, or its text removed for good, wherever it went by id and lineage.
+
+What is removed for good has a tombstone first, which has no content: after a crash the same request goes on from it, and each
+step is one that can be done twice. The entry itself goes last, because the others are found by it.
+"""
+
+from __future__ import annotations
+
+import functools
+import sqlite3
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+import structlog
+
+from everosd import errors, types
+from everosd.cascade import rebuild
+from everosd.intake import unsay
+from everosd.lifecycle import desk, memory, row, trace
+from everosd.log import entry, entry_text, heal, job, layout
+from everosd.store import lifecycle
+from everosd.store import row as store_row
+
+log = structlog.get_logger(__name__)
+
+Mode = Literal["soft_delete", "redact", "hard_delete"]
+
+OUT_OF_REACH = ("git", "backups", "editor files")
+"""Where copies may be that everosd does not know of."""
+REDACTED = "[redacted]"
+LEDGER_WAIT_S = 60.0
+SWEEP_S = 10.0
+_LOOK_S = 0.02
+_WRITES = msgspec.msgpack.Decoder(heal.Write)
+
+
+class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of it."""
+
+    was: str
+    """Status before."""
+    status: str
+    removed: Mapping[types.RelPath, tuple[str, ...]] = {}
+    """File → ids of what is gone, or has lost its text."""
+    made_of_it: tuple[str, ...] = ()
+    """Public ids of what was made of it, and stays."""
+    left: tuple[str, ...] = ()
+    """What could not be taken out, or is somebody else's, each with the reason."""
+
+
+class Forgetting:
+    """Forgets. Lives on the event loop."""
+
+    def __init__(self, parts: desk.Desk, unsaying: Callable[[], unsay.Unsaying]) -> None:
+        """Work with these parts; `unsaying` gives what takes messages out."""
+        self._desk, self._unsaying = parts, unsaying
+
+    async def hide(self, owner: types.Owner, entry_id: str, *, reason: str = "", run_id: str = "") -> Forgotten:
+        """Have a memory or an Episode found by nobody until it is restored; its text stays, and a snapshot goes to the log.
+
+        Raises:
+            NotFound: the owner has no such entry.
+            WriteRefused: nothing was written.
+            StoreError: it is written, and the ledger does not take note.
+        """
+        async with self._desk.pen.in_turn(owner):
+            await self._desk.caught_up()
+            found = await self._desk.reader.find(owner, entry_id)
+            if found is None:
+                raise _unknown(owner, entry_id)
+            if found.status == "deleted":
+                return Forgotten(was="deleted", status="deleted")
+            record = await lifecycle.find(self._desk.reader, owner, entry_id)
+            change = row.Status(
+                action="delete",
+                target=entry_id,
+                base="active" if record is None else record.own_status,
+                was=found.status,
+                value="deleted",
+                reason=reason,
+                run_id=run_id,
+                before=found.raw,
+                file=found.path,
+            )
+            ids = await self._desk.log(owner, [row.status(change, self._desk.now())])
+            self._desk.step("deleted")
+            await self._desk.until_logged(owner, ids)
+            now = await self._desk.reader.find(owner, entry_id) or found
+            await self._desk.until_shown(now.lsn)
+            return Forgotten(was=found.status, status=now.status)
+
+    async def look(self, owner: types.Owner, entry_id: str) -> trace.Trace:
+        """Return what would be removed for good.
+
+        Raises:
+            NotFound: the owner has no such entry, nor ever had one that was removed.
+        """
+        await self._desk.caught_up()
+        if await self._desk.reader.find(owner, entry_id) is None and not await self._tombstone(owner, entry_id):
+            raise _unknown(owner, entry_id)
+        return await trace.find(self._desk.reader, owner, entry_id, self._unsaying())
+
+    async def remove(
+        self,
+        owner: types.Owner,
+        entry_id: str,
+        mode: Literal["redact", "hard_delete"],
+        *,
+        reason: str = "",
+        replacement: str = "",
+        progress: rebuild.Progress = rebuild.silent,
+    ) -> Forgotten:
+        """Remove the text of a memory or an Episode for good, and with `hard_delete` the entry itself; all that it left, too.
+
+        Raises:
+            NotFound: the owner has no such entry, nor ever had one that was removed.
+            WriteRefused: a file may not be rewritten; the same again goes on.
+            StoreError: the ledger cannot be written; the same again goes on.
+        """
+        async with self._desk.pen.in_turn(owner):
+            found = await self.look(owner, entry_id)
+            before = await self._desk.reader.find(owner, entry_id)
+            was = "gone" if before is None else before.status
+            await self._bury(owner, entry_id, mode, reason, found, before)
+            self._desk.step("buried")
+            left = await self._take_out(entry_id, mode, found, replacement)
+            await self._scrub(owner, {*found.ids, entry_id}, (*found.entries, *found.derived))
+            await self._derive_anew(left, progress)
+        now = await self._desk.reader.find(owner, entry_id)
+        log.info("memory_removed", owner=owner.id, entry_id=entry_id, mode=mode, left=len(left))
+        return Forgotten(
+            was=was,
+            status="deleted" if now is None else now.status,
+            removed=_joined(found.entries, found.derived, found.rows, found.said.paths),
+            made_of_it=(*found.made_of_it, *found.others),
+            left=tuple(left),
+        )
+
+    # -- the steps -------------------------------------------------------------------------------------------------
+
+    async def _tombstone(self, owner: types.Owner, entry_id: str, mode: str | None = None) -> bool:
+        actions = row.TOMBSTONES if mode is None else (mode,)
+        return bool(await lifecycle.rows(self._desk.reader, owner, target=entry_id, actions=actions, limit=1))
+
+    async def _bury(
+        self,
+        owner: types.Owner,
+        entry_id: str,
+        mode: str,
+        reason: str,
+        found: trace.Trace,
+        before: store_row.EntryRow | None,
+    ) -> None:
+        """Write the tombstone, once; what is to go altogether is hidden by the same write."""
+        if await self._tombstone(owner, entry_id, mode):
+            return
+        at = self._desk.now()
+        drafts = [row.tombstone(mode, entry_id, at=at, reason=reason, message_ids=found.said.message_ids)]
+        if mode == "hard_delete" and before is not None:
+            record = await lifecycle.find(self._desk.reader, owner, entry_id)
+            base = "active" if record is None else record.own_status
+            change = row.Status(action="delete", target=entry_id, base=base, was=before.status, value="deleted")
+            drafts.insert(0, row.status(change, at))
+        await self._desk.until_logged(owner, await self._desk.log(owner, drafts))
+
+    async def _take_out(self, entry_id: str, mode: str, found: trace.Trace, replacement: str) -> list[str]:
+        """Take the text out of every file, the entry itself last; return what is left, and why."""
+        left = list(found.said.illegible)
+        if found.said.others:
+            left.append(f"{len(found.said.others)} messages of {found.segment}, which others sent or share")
+        bare = functools.partial(_bare_rows, found.ids | {entry_id}, mode=mode)
+        known = await self._digests(found, bare)
+        paths = {*found.entries, *found.derived, *found.rows, *found.said.paths}
+        with self._desk.cascade.erasing(paths):
+            if found.session is not None:
+                await self._unsaying().unsay(
+                    found.session, found.segment, lambda one: one.fields.get("message_id") in found.said.message_ids
+                )
+                self._desk.step("unsaid")
+            for path in found.rows:
+                await self._desk.pen.expunge(path, bare)
+            self._desk.step("versions_removed")
+            for path, ids in found.derived.items():
+                await self._desk.pen.expunge(path, functools.partial(_without, frozenset(ids)))
+            self._desk.step("facts_removed")
+            for path in found.entries:
+                change = (
+                    functools.partial(_without, frozenset((entry_id,)))
+                    if mode == "hard_delete"
+                    else functools.partial(_redacted, entry_id, replacement or REDACTED)
+                )
+                await self._desk.pen.expunge(path, change)
+            self._desk.step("entry_removed")
+            await self._until_unknown(paths, known)
+        return left
+
+    async def _digests(self, found: trace.Trace, bare: job.Expunging) -> list[tuple[str, str, bytes]]:
+        """Return file, id and digest of all that the ledger has of it and that is to go, as it is before anything is removed."""
+        wanted = _joined(found.entries, found.derived, found.rows, found.said.paths)
+
+        def known(connection: sqlite3.Connection) -> list[tuple[str, str, bytes]]:
+            one = "SELECT digest, kind, raw FROM entries WHERE path = ? AND entry_id = ?"
+            return [
+                (path, each, digest)
+                for path, ids in wanted.items()
+                for each in ids
+                for digest, kind, raw in connection.execute(one, (path, each))
+                if kind != row.KIND or bare([entry_text.read(kind, each, raw)])
+            ]
+
+        return await self._desk.cascade.database.write(known)
+
+    async def _until_unknown(self, paths: Collection[types.RelPath], known: Sequence[tuple[str, str, bytes]]) -> None:
+        """Wait until the ledger has nothing any more of what was taken out.
+
+        Raises:
+            StoreError: it has, after a long time.
+        """
+        one = "SELECT 1 FROM entries WHERE path = ? AND entry_id = ? AND digest = ?"
+
+        def is_clear(connection: sqlite3.Connection) -> bool:
+            return not any(connection.execute(one, each).fetchone() for each in known)
+
+        until_s = self._desk.clock.monotonic_s() + LEDGER_WAIT_S
+        while not (
+            await self._desk.cascade.notice(paths, LEDGER_WAIT_S) and await self._desk.cascade.database.write(is_clear)
+        ):
+            if self._desk.clock.monotonic_s() > until_s:
+                message = "the ledger does not take note of what was removed"
+                raise errors.StoreError(message)
+            await self._desk.clock.sleep(_LOOK_S)
+
+    async def _scrub(self, owner: types.Owner, ids: Collection[str], paths: Collection[types.RelPath]) -> None:
+        """Strike the texts from the record of everosd's own writes, by which stale saves are healed."""
+        folder = f"{self._desk.places.owner_folder(owner)}/"
+        await self._desk.cascade.database.write(
+            functools.partial(_strike, folder=folder, paths=paths, ids=frozenset(ids))
+        )
+        self._desk.step("scrubbed")
+
+    async def _derive_anew(self, left: list[str], progress: rebuild.Progress) -> None:
+        """Make every index anew, and the ledger's file: a row that was deleted is still in their files."""
+        cascade = self._desk.cascade
+        await rebuild.refill(cascade, progress)
+        for projection in cascade.projections:
+            until_s = self._desk.clock.monotonic_s() + SWEEP_S
+            while not await projection.sweep():
+                if self._desk.clock.monotonic_s() > until_s:
+                    left.append(f".index/{projection.name}: files that nobody reads any more cannot be deleted")
+                    break
+                await self._desk.clock.sleep(_LOOK_S)
+        await cascade.database.compact()
+        self._desk.step("derived_anew")
+
+
+def _unknown(owner: types.Owner, entry_id: str) -> errors.NotFound:
+    return errors.NotFound(f"{owner.type} {owner.id} has no entry {entry_id}")
+
+
+def _joined(*found: Mapping[types.RelPath, tuple[str, ...]]) -> dict[types.RelPath, tuple[str, ...]]:
+    paths = dict.fromkeys(path for each in found for path in each)
+    return {path: tuple(one for each in found for one in each.get(path, ())) for path in paths}
+
+
+def _without(ids: frozenset[str], entries: Sequence[entry.Entry]) -> dict[str, entry.Entry | None]:
+    return {one.id: None for one in entries if one.id in ids}
+
+
+def _redacted(entry_id: str, text: str, entries: Sequence[entry.Entry]) -> dict[str, entry.Entry | None]:
+    return {one.id: memory.redacted(one, text) for one in entries if one.id == entry_id and one.nth == 0}
+
+
+def _bare_rows(targets: frozenset[str], entries: Sequence[entry.Entry], *, mode: str) -> dict[str, entry.Entry | None]:
+    """Take the texts out of rows about an entry; where it goes altogether, the rows, too, but for its tombstones."""
+    changed: dict[str, entry.Entry | None] = {}
+    for one in entries:
+        if one.fields.get("target") not in targets or one.fields.get("action") in row.TOMBSTONES:
+            continue
+        if mode == "hard_delete" or one.fields.get("action") == "conflict":
+            changed[one.id] = None
+        elif one.sections or one.fields.get("reason"):
+            fields = {name: text for name, text in one.fields.items() if name != "reason"}
+            changed[one.id] = msgspec.structs.replace(one, fields=fields, preamble="", sections=(), raw="", digest=b"")
+    return changed
+
+
+def _strike(connection: sqlite3.Connection, *, folder: str, paths: Collection[str], ids: frozenset[str]) -> None:
+    """Take entries out of what is recorded of writes to an owner's files."""
+    rows = connection.execute(
+        "SELECT id, path, change FROM writes WHERE substr(path, 1, ?) = ?", (len(folder), folder)
+    ).fetchall()
+    for number, path, packed in rows:
+        write = _WRITES.decode(packed)
+        place = layout.place(path)
+        if path not in paths and (place is None or place.kind not in ("memory", "episode", "atomic_fact", "foresight")):
+            continue
+        kept = msgspec.structs.replace(
+            write,
+            added={key: text for key, text in write.added.items() if key not in ids},
+            updated={key: each for key, each in write.updated.items() if key not in ids},
+            removed={key: text for key, text in write.removed.items() if key not in ids},
+        )
+        if kept != write:
+            connection.execute("UPDATE writes SET change = ? WHERE id = ?", (msgspec.msgpack.encode(kept), number))

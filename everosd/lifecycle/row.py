@@ -1,0 +1,120 @@
+"""Rows of `.lifecycle/` about one memory, as drafts; fields that say nothing are not written."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+
+import msgspec
+
+from everosd.log import entry, escape
+
+KIND = "lifecycle"
+BEFORE = "Before"
+"""Title of the section that has the text of an entry before a change."""
+
+VERSIONS = ("update", "pin")
+"""Actions of rows that end a version."""
+TOMBSTONES = ("redact", "hard_delete")
+"""Actions of rows that say that a text is gone for good."""
+SNAPSHOTS = ("delete", "archive")
+"""Actions of rows that hold the text as it was when it went."""
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """A change of status."""
+
+    action: str
+    """`delete`, `restore`, `expire`, `archive` or `supersede`."""
+    target: str
+    base: str
+    """As written in the entry; `active` where nothing is."""
+    was: str
+    """In force before."""
+    value: str
+    reason: str = ""
+    run_id: str = ""
+    successor: str = ""
+    before: str = ""
+    """Raw text of the entry, as a snapshot."""
+    file: str = ""
+    """Where the entry stood, of a snapshot."""
+
+
+def status(change: Status, at: dt.datetime) -> entry.Draft:
+    """Return the row of a change of status."""
+    return _draft(
+        {
+            "timestamp": stamp(at),
+            "action": change.action,
+            "target": change.target,
+            "run_id": change.run_id,
+            "field": "status",
+            "base": change.base,
+            "was": change.was,
+            "value": change.value,
+            "successor": change.successor,
+            "file": change.file,
+            "reason": change.reason,
+        },
+        change.before,
+    )
+
+
+def version(
+    action: str,
+    target: str,
+    *,
+    number: int,
+    digest: str,
+    before: str,
+    at: dt.datetime,
+    reason: str = "",
+    run_id: str = "",
+) -> entry.Draft:
+    """Return the row that ends a version: to be on disk before the entry says anything else.
+
+    Args:
+        action: `update` or `pin`.
+        target: Entry id.
+        number: Of the version that ends here, from 1.
+        digest: 32 hex of the entry after the change.
+        before: Raw text of the entry before it.
+        at: When.
+        reason: Why; may be empty.
+        run_id: Of the call; empty without.
+    """
+    fields = {
+        "timestamp": stamp(at),
+        "action": action,
+        "target": target,
+        "run_id": run_id,
+        "version": str(number),
+        "digest": digest,
+        "reason": reason,
+    }
+    return _draft(fields, before)
+
+
+def tombstone(
+    action: str, target: str, *, at: dt.datetime, reason: str = "", message_ids: Sequence[str] = ()
+) -> entry.Draft:
+    """Return the row that says that a text is gone for good, and which messages may not bring it back."""
+    fields = {
+        "timestamp": stamp(at),
+        "action": action,
+        "target": target,
+        "message_ids": escape.write_list(message_ids) if message_ids else "",
+        "reason": reason,
+    }
+    return _draft(fields, "")
+
+
+def stamp(at: dt.datetime) -> str:
+    """Return a moment as rows have it."""
+    return at.astimezone(dt.UTC).isoformat(timespec="microseconds")
+
+
+def _draft(fields: dict[str, str], before: str) -> entry.Draft:
+    sections = ((BEFORE, before),) if before else ()
+    return entry.Draft(fields={name: value for name, value in fields.items() if value}, sections=sections)
