@@ -27,9 +27,13 @@ class MemoryRows:
         """Return the rows with these keys, in the order asked for."""
         return [self.by_key[key] for key in keys if key in self.by_key]
 
-    async def orphans(self, keys: Sequence[int]) -> set[types.EntryKey]:
-        """Return those whose Episode is not among the rows."""
-        there = {(one.owner, one.entry_id) for one in self.by_key.values()}
+    async def orphans(self, keys: Sequence[int], now_us: int) -> set[types.EntryKey]:
+        """Return those whose Episode is not among the rows, or is past its time."""
+        there = {
+            (one.owner, one.entry_id)
+            for one in self.by_key.values()
+            if one.expires_us is None or one.expires_us > now_us or one.status != "active"
+        }
         facts = (self.by_key[key] for key in keys)
         return {one.key for one in facts if one.parent_type == "episode" and (one.owner, one.parent_id) not in there}
 

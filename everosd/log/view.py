@@ -286,6 +286,11 @@ def _memory(entry: entries.Entry, place: layout.Place, warnings: list[str]) -> t
     """Return type and path of a typed memory: an inline type beats the file name, the folder beats an inline path."""
     if place.kind != "memory":
         return "", ""
+    for name in ("importance", "confidence"):
+        share = entry.fields.get(name, "")
+        if share not in _NULLS and ((number := _number(share)) is None or not 0 <= number <= 1):
+            taken = "the default is taken" if number is None else "the nearest is taken"
+            warnings.append(f"{name} {share[:60]!r} is no number from 0 to 1: {taken}")
     written_path = types.nfc(entry.fields.get("path", "")).strip("/")
     if written_path and written_path != place.memory_path:
         warnings.append(

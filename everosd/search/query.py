@@ -120,8 +120,8 @@ class Rows(Protocol):
     async def rows(self, keys: Sequence[int]) -> list[store_row.EntryRow]:
         """Return the live entries with these keys, in the order asked for; keys that are gone are left out."""
 
-    async def orphans(self, keys: Sequence[int]) -> set[types.EntryKey]:
-        """Return which of these keys are facts of an Episode that no file has any more."""
+    async def orphans(self, keys: Sequence[int], now_us: int) -> set[types.EntryKey]:
+        """Return which of these keys are facts of an Episode that no file has any more, or that is past its `expires_at`."""
 
     async def page(
         self,
@@ -378,7 +378,8 @@ class Search:
         found = await self._reader.rows(list(dict.fromkeys(keys)))
         by_themselves = [one.key for one in found if one.kind in look.FACT_KINDS and one.kind in aim.kinds]
         # Facts go with their Episode, and come back with it; nested ones are not asked for without it.
-        gone = await self._reader.orphans(by_themselves) if by_themselves else set()
+        now_us = 0 if "expired" in query.statuses else aim.now_us
+        gone = await self._reader.orphans(by_themselves, now_us) if by_themselves else set()
         return {one.key: one for one in found if one.key not in gone and _is_within(one, query, aim.now_us)}
 
     async def _corrections(self, aim: look.Aim, found: look.Ranking) -> tuple[store_correction.Correction, ...]:

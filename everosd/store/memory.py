@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 import re
 import sqlite3
 from typing import cast
@@ -83,7 +84,7 @@ def fraction(written: str, otherwise: float) -> float:
         number = float(written)
     except ValueError:
         return otherwise
-    return min(1.0, max(0.0, number)) if number == number else otherwise  # noqa: PLR0124  # no number equals nothing
+    return min(1.0, max(0.0, number)) if math.isfinite(number) else otherwise
 
 
 def _metadata(written: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 
 from everosd.log import heal
 
-READER_VERSION = "4"
+READER_VERSION = "5"
 """Raised when the same bytes read differently than before: every file is then read again at the next start."""
 
 REBUILD = "rebuild"

@@ -76,8 +76,11 @@ class Reader:
                 found[values[0]] = to_row(values)
         return [found[key] for key in keys if key in found]
 
-    async def orphans(self, keys: Sequence[int]) -> set[types.EntryKey]:
-        """Return which of these keys are facts of an Episode that no file has any more."""
+    async def orphans(self, keys: Sequence[int], now_us: int) -> set[types.EntryKey]:
+        """Return which of these keys are facts of an Episode that no file has any more, or that is past its `expires_at`.
+
+        Where its status says that it is away, so does that of its facts.
+        """
         found: set[types.EntryKey] = set()
         for start in range(0, len(keys), MAX_VARIABLES):
             part = keys[start : start + MAX_VARIABLES]
@@ -86,8 +89,9 @@ class Reader:
                 f"SELECT e.key FROM entries e WHERE e.key IN ({marks}) AND e.parent_type = 'episode' AND e.parent_id <> ''"  # noqa: S608
                 " AND NOT EXISTS (SELECT 1 FROM entries p WHERE p.app = e.app AND p.project = e.project"
                 " AND p.owner_type = e.owner_type AND p.owner_id = e.owner_id"
-                " AND p.entry_id IN (e.parent_id, substr(e.parent_id, length(e.owner_id) + 2)))",
-                part,
+                " AND p.entry_id IN (e.parent_id, substr(e.parent_id, length(e.owner_id) + 2))"
+                " AND (p.expires_us IS NULL OR p.expires_us > ? OR p.status <> 'active'))",
+                (*part, now_us),
             )
             found.update(types.EntryKey(key) for (key,) in rows)
         return found

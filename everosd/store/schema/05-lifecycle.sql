@@ -79,7 +79,4 @@ CREATE INDEX entries_away ON entries (app, project, owner_type, owner_id, entry_
     WHERE kind = 'episode' AND status IN ('archived', 'deleted', 'expired', 'superseded'); -- their facts are away, too
 
 -- What says more than it did before this version is read once more.
-UPDATE files SET is_stale = 1 WHERE kind IN ('memory', 'lifecycle')
-    OR path IN (SELECT path FROM entries WHERE kind = 'episode' AND (own_status <> 'active' OR raw LIKE '%**importance**:%'
-        OR raw LIKE '%**confidence**:%' OR raw LIKE '%**pinned**:%' OR raw LIKE '%**bucket**:%' OR raw LIKE '%**scope**:%'
-        OR raw LIKE '%**team_id**:%' OR raw LIKE '%**updated_at**:%' OR raw LIKE '%\_key**:%' ESCAPE '\'));
+UPDATE files SET is_stale = 1 WHERE kind IN ('memory', 'lifecycle', 'episode');
