@@ -407,6 +407,7 @@ def application(
             intake=None if node.learning is None else node.learning.intake,
             engine=None if node.learning is None else node.learning.engine,
             reflection=lambda: None if node.learning is None else node.learning.reflection,
+            lifecycle=lambda: None if node.learning is None else node.learning.lifecycle,
             model=None if node.learning is None else node.learning.chat,
             in_force=None if node.learning is None else node.learning.in_force,
         )

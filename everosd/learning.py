@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from everosd import strategies
     from everosd.cascade import apply, embed, project
     from everosd.index import contract
+    from everosd.lifecycle import scheduled
     from everosd.reflection import reflect
     from everosd.search import query
 
@@ -87,6 +88,8 @@ class Learning:
                 projection.gives_way = functools.partial(_comes_soon, projection, self.intake, cascade)
         self.reflection: reflect.Reflection | None = None
         """What consolidates clusters; None until it is there."""
+        self.lifecycle: scheduled.Scheduled | None = None
+        """What makes passes over typed memories; None until it is there."""
 
     def in_force(self) -> config.Config:
         """Return the settings of this moment."""
@@ -106,12 +109,14 @@ class Learning:
             pen=self._pen,
             reader=self._reader,
             search=self._search,
+            cascade=self._cascade,
             model=self.chat,
             embedding=self._embedding,
             segments=self.intake.segment,
             emit=self.engine.emit,
             owe=self._follower.owe,
             is_enabled=lambda name: self.engine.settings.of(name).enabled,
+            wanted=self.engine.settings.of,
             look=self._cascade.mark,
             is_shown=functools.partial(_is_shown, self._cascade),
             give_way=self.intake.give_way,
@@ -123,7 +128,8 @@ class Learning:
         for one in made.table(parts, facts):
             self.engine.add(one)
         self.reflection = made.reflection(parts, facts)
-        for one in made.timed(self.reflection):
+        self.lifecycle = made.lifecycle(parts)
+        for one in made.timed(self.reflection, self.lifecycle):
             self.engine.add_timed(one)
         self._follower.digest = made.digest
         async with asyncio.TaskGroup() as tasks:

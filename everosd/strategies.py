@@ -14,9 +14,11 @@ import msgspec
 
 from everosd import clock as clocks
 from everosd import config, types
-from everosd.cascade import embed
+from everosd.cascade import apply, embed
+from everosd.engine import settings as strategy_settings
 from everosd.engine import strategy
 from everosd.intake import case, cluster, episode, extract, fact, opinion, profile, quoted, skill, unasked
+from everosd.lifecycle import alarm, desk, run, scheduled
 from everosd.log import layout, writer
 from everosd.models import chat, prompt
 from everosd.narrative import extractive, merge
@@ -42,6 +44,7 @@ class Parts:
     pen: writer.Writer
     reader: read.Reader
     search: query.Search
+    cascade: apply.Cascade
     model: chat.Chat
     embedding: embed.Embedding | None
     segments: case.Segments
@@ -50,6 +53,8 @@ class Parts:
     """Has the facts of an Episode taken later."""
     is_enabled: Callable[[str], bool]
     """Whether a strategy of this name is."""
+    wanted: Callable[[str], strategy_settings.Settings]
+    """Settings in force of a strategy of this name."""
     look: Callable[[Collection[types.RelPath]], None]
     """Asks the cascade for a look at these files."""
     is_shown: Callable[[types.Lsn], bool]
@@ -190,11 +195,27 @@ def reflection(parts: Parts, facts: fact.Facts) -> reflect.Reflection:
     )
 
 
-def timed(consolidates: reflect.Reflection) -> tuple[strategy.Timed, ...]:
+def lifecycle(parts: Parts) -> scheduled.Scheduled:
+    """Return what makes passes over typed memories."""
+    alarms = alarm.Alarms()
+    here = desk.Desk(parts.reader, parts.cascade, parts.time)
+    passes = run.Passes(here, parts.settings, give_way=parts.give_way)
+    passes.on_end = alarms.ended
+    return scheduled.Scheduled(here, passes, alarms, parts.settings, lambda: parts.wanted(scheduled.NAME))
+
+
+def timed(consolidates: reflect.Reflection, governs: scheduled.Scheduled) -> tuple[strategy.Timed, ...]:
     """Return the engine's table of what the clock fires."""
     return (
         strategy.Timed(
             name=reflect.NAME, run=consolidates.run, recover=consolidates.recover, forget=consolidates.forget
+        ),
+        strategy.Timed(
+            name=scheduled.NAME,
+            run=governs.run,
+            recover=governs.recover,
+            forget=governs.forget,
+            zones=governs.zones,
         ),
     )
 

@@ -128,6 +128,7 @@ class _Learning(NamedTuple):
     model: chat.State | None = None
     dead: Sequence[shown.Dead] = ()
     wrong: Sequence[errors.ConfigError] = ()
+    stopped: Sequence[str] = ()
 
     def said(self) -> Iterator[str]:
         """Yield what does not work as it should; no reason of the model's twice."""
@@ -137,17 +138,19 @@ class _Learning(NamedTuple):
             yield from (reason for reason in queue.reasons if not (ill and ill in reason))
             yield from _of_messages(queue)
         yield from _of_engine(self.dead, self.wrong)
+        yield from self.stopped
         if model is not None:
             yield from _of_model(model, 0 if queue is None else queue.failed)
 
 
 def _learning(given: services.Services) -> _Learning:
-    model, running = given.model, given.engine
+    model, running, governs = given.model, given.engine, given.lifecycle()
     return _Learning(
         queue=None if given.intake is None else given.intake.status(),
         model=model.state if model is not None and model.is_set_up else None,
         dead=() if running is None else running.dead(),
         wrong=() if running is None else running.settings.errors,
+        stopped=() if governs is None else governs.alarms.said(),
     )
 
 
@@ -179,6 +182,7 @@ def health(
     model: chat.State | None = None,
     dead: Sequence[shown.Dead] = (),
     wrong: Sequence[errors.ConfigError] = (),
+    stopped: Sequence[str] = (),
 ) -> schema.HealthResponse:
     """Return the answer of GET /health; notices are said beside what the cascade says of itself.
 
@@ -190,10 +194,11 @@ def health(
         model: How the model that reads conversations does; None where none is set up.
         dead: What strategies gave up on.
         wrong: What keeps ome.toml as it stands from coming into force.
+        stopped: What is to be said of passes of the lifecycle that were stopped.
     """
     why = tuple(reasons(status))
     of_messages = () if queue is None else (*queue.reasons, *_of_messages(queue))
-    of_learning = _Learning(queue=queue, model=model, dead=dead, wrong=wrong).said()
+    of_learning = _Learning(queue=queue, model=model, dead=dead, wrong=wrong, stopped=stopped).said()
     return schema.HealthResponse(
         status="ok",
         version=version,

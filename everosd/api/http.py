@@ -16,6 +16,7 @@ from everosd.api import (
     guard,
     health,
     intake,
+    lifecycle,
     mcp,
     memory,
     metrics,
@@ -97,7 +98,7 @@ def _api_routes(given: services.Services, work: admin.Admin) -> list[litestar.Ro
     """Return the same routes under every prefix."""
     answers, takes, engine = memory.Memory(given), intake.Intake(given), ome.Ome(given)
     consolidations, people = reflection.Reflection(given), owners.Owners(given)
-    memories = typed.Typed(given)
+    memories, passes = typed.Typed(given), lifecycle.Lifecycle(given)
 
     async def entry(request: reply.Request) -> reply.Response:
         is_history = str(request.path_params["entry_id"]).endswith(typed.HISTORY)
@@ -115,6 +116,9 @@ def _api_routes(given: services.Services, work: admin.Admin) -> list[litestar.Ro
                 handlers.post("/memory/forget", status_code=200)(_handler(memories.forget)),
                 handlers.post("/memory/restore", status_code=200)(_handler(memories.restore)),
                 handlers.post("/memory/usage", status_code=200)(_handler(memories.usage)),
+                handlers.post("/memory/reflect", status_code=200)(_handler(passes.reflect)),
+                handlers.get("/memory/lifecycle")(_handler(passes.lifecycle)),
+                handlers.get("/memory/audit")(_handler(passes.audit)),
                 handlers.post("/memory/add", status_code=200)(_handler(takes.add)),
                 handlers.post("/memory/flush", status_code=200)(_handler(takes.flush)),
                 handlers.get("/owners")(_handler(people.owners)),

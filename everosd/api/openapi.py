@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
-from everosd.api import owners, schema, typed_schema
+from everosd.api import lifecycle_schema, owners, schema, typed_schema
 from everosd.cascade import status as cascade_status
 
 PREFIXES = ("/api/v1", "/api/v2")
@@ -49,6 +49,10 @@ _NAMED: dict[Any, str] = {
     schema.Envelope[typed_schema.RestoredData]: "RestoredResponse",
     schema.Envelope[typed_schema.HistoryData]: "HistoryResponse",
     schema.Envelope[typed_schema.UsedData]: "UsedResponse",
+    lifecycle_schema.ReflectRequest: "ReflectRequest",
+    schema.Envelope[lifecycle_schema.ReflectData]: "ReflectResponse",
+    schema.Envelope[lifecycle_schema.LifecycleData]: "LifecycleResponse",
+    schema.Envelope[lifecycle_schema.AuditData]: "AuditResponse",
 }
 """Everything that a route takes or gives."""
 
@@ -100,6 +104,11 @@ def _api_paths() -> dict[str, object]:
     reports["parameters"] = _query_parameters(schema.ReportsQuery)
     people = _operation("OwnersResponse", "Who has memory in a scope.", (422, 500))
     people["parameters"] = _query_parameters(owners.OwnersQuery)
+    put_away = _operation("LifecycleResponse", "What is expired, archived, superseded, why and since when.", (422, 500))
+    put_away["parameters"] = _query_parameters(lifecycle_schema.LifecycleQuery)
+    audit = _operation("AuditResponse", "What changed memories, and which call did.", (422, 500))
+    audit["parameters"] = _query_parameters(lifecycle_schema.AuditQuery)
+    passes = _post("ReflectRequest", "ReflectResponse", "Consolidate memories by rule.", (409, 413, 422, 500, 503))
     undo = _post("RollbackRequest", "RollbackResponse", "Undo one consolidation.", (404, 409, 413, 422, 500, 503))
     return {
         "/memory/search": {"post": _post("SearchRequest", "SearchResponse", "Find memories.", (413, 422, 500, 503))},
@@ -111,6 +120,9 @@ def _api_paths() -> dict[str, object]:
         "/tasks/{task_id}": {"get": task},
         "/ome/trigger": {"post": _post("TriggerRequest", "TriggerResponse", "Run a strategy.", (404, 413, 422, 503))},
         "/ome/strategies": {"get": _operation("StrategiesResponse", "What the engine runs.", (422, 503))},
+        "/memory/reflect": {"post": passes},
+        "/memory/lifecycle": {"get": put_away},
+        "/memory/audit": {"get": audit},
         "/reflection/reports": {"get": reports},
         "/reflection/rollback": {"post": undo},
         "/entries/{id}": {"get": entry},

@@ -21,6 +21,7 @@ class Firing:
         "due_at",
         "due_s",
         "faults",
+        "first_at",
         "is_dry_run",
         "is_told",
         "record",
@@ -36,8 +37,10 @@ class Firing:
         *,
         attempt: int = 0,
         is_dry_run: bool = False,
+        first_at: dt.datetime | None = None,
     ) -> None:
         """Begin with so many attempts behind it."""
+        self.first_at = first_at
         self.trigger: Trigger = trigger
         self.due_at = due_at
         self.attempt = attempt
@@ -66,6 +69,7 @@ class Firing:
             run_id=self.run_id,
             trigger=self.trigger,
             due_at=self.due_at,
+            first_at=self.first_at,
             is_dry_run=self.is_dry_run,
             is_stopping=asked,
         )

@@ -28,13 +28,22 @@ log = structlog.get_logger(__name__)
 class Keeper:
     """Knows what of the clock and of silence has been dealt with. Lives on the event loop."""
 
-    def __init__(self, name: str, runs: records.Runs, time: clock.Clock, zone: Callable[[], dt.tzinfo]) -> None:
-        """Count for the strategy `name`; a silence begins now."""
+    def __init__(
+        self,
+        name: str,
+        runs: records.Runs,
+        time: clock.Clock,
+        zone: Callable[[], dt.tzinfo],
+        *,
+        zones: Callable[[], tuple[dt.tzinfo, ...]] | None = None,
+    ) -> None:
+        """Count for the strategy `name`, presets in all of `zones`; a silence begins now."""
+        self._zones = zones
         self._name = name
         self._runs = runs
         self._clock = time
         self._zone = zone
-        self.times: schedule.Schedule | None = None
+        self.times: schedule.Times | None = None
         """Of the cron in force; None: none is, or it has not been looked at."""
         self.next_at: dt.datetime | None = None
         """When it fires next by the clock."""
@@ -64,11 +73,12 @@ class Keeper:
 
     async def count_by(self, wanted: strategy_settings.Settings) -> None:
         """Go by the cron and the zone in force."""
-        cron, zone = wanted.cron if wanted.enabled else None, self._zone()
+        cron = wanted.times if wanted.enabled else None
+        zones = self._zones() if wanted.is_by_owner and self._zones is not None else (self._zone(),)
         if cron is None:
             self.times = None
-        elif self.times is None or (self.times.cron, str(self.times.zone)) != (cron, str(zone)):
-            self.times = await asyncio.to_thread(schedule.Schedule, cron, zone)
+        elif self.times is None or (self.times.cron, self.times.zones) != (cron, schedule.names(zones)):
+            self.times = await asyncio.to_thread(schedule.of, cron, zones)
         self.next_at = None if self.times is None else self.times.after(self._clock.now())
 
     def verdict(self, wanted: strategy_settings.Settings, desk: timetable.Desk) -> timetable.Verdict | None:
@@ -76,7 +86,7 @@ class Keeper:
         seen = timetable.Seen(
             strategy=self._name,
             cron="" if self.times is None else self.times.cron,
-            zone=str(self._zone()),
+            zone=str(self._zone()) if self.times is None else self.times.zones,
             times=self.times,
             idle_s=wanted.idle_seconds if wanted.enabled else None,
             now=self._clock.now(),

@@ -10,6 +10,8 @@ from __future__ import annotations
 import calendar
 import datetime as dt
 import re
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 FIELDS = 5
 
@@ -73,6 +75,68 @@ def _out_of_bounds(cron: str) -> str:
     return ""
 
 
+class Times(Protocol):
+    """Moments of a cron, in one zone or in several. Arguments and answers are aware; answers are UTC."""
+
+    @property
+    def cron(self) -> str: ...  # noqa: D102  # the text
+
+    @property
+    def zones(self) -> str:
+        """Return the names of the zones."""
+
+    @property
+    def is_hasty(self) -> bool:
+        """Return whether it ever fires twice within less than a week, in one zone."""
+
+    def after(self, moment: dt.datetime) -> dt.datetime | None:
+        """Return the first fire later than `moment`; None: there is none in the calendar."""
+
+    def latest(self, since: dt.datetime, until: dt.datetime) -> dt.datetime | None:
+        """Return the last fire in (`since`, `until`]."""
+
+    def grace(self, fire: dt.datetime) -> dt.timedelta:
+        """Return how late a fire may still begin."""
+
+
+def names(zones: Iterable[dt.tzinfo]) -> str:
+    """Return the names of zones, each once, sorted."""
+    return ", ".join(sorted({str(zone) for zone in zones}))
+
+
+def of(cron: str, zones: Sequence[dt.tzinfo]) -> Times:
+    """Return the moments of a cron in each of `zones`. Blocking: imports."""
+    found = {str(zone): zone for zone in zones}
+    made = [Schedule(cron, found[name]) for name in sorted(found)]
+    return made[0] if len(made) == 1 else Several(made)
+
+
+class Several:
+    """The moments of one cron in several zones: each of them is a fire."""
+
+    def __init__(self, schedules: Sequence[Schedule]) -> None:
+        """Take those of each zone; there are at least two, of the same cron."""
+        self._schedules = tuple(schedules)
+        self.cron = schedules[0].cron
+        self.zones = names(one.zone for one in schedules)
+        self.is_hasty = schedules[0].is_hasty
+
+    def after(self, moment: dt.datetime) -> dt.datetime | None:
+        """Return the first fire later than `moment`; None: there is none in the calendar."""
+        return min((found for one in self._schedules if (found := one.after(moment)) is not None), default=None)
+
+    def latest(self, since: dt.datetime, until: dt.datetime) -> dt.datetime | None:
+        """Return the last fire in (`since`, `until`]."""
+        return max((found for one in self._schedules if (found := one.latest(since, until)) is not None), default=None)
+
+    def grace(self, fire: dt.datetime) -> dt.timedelta:
+        """Return how late a fire may still begin: as of the zone that it belongs to, however soon another's is."""
+        return max(
+            (one.grace(fire) for one in self._schedules if one.after(fire - LEAST) == fire),
+            default=self._schedules[0].grace(fire),
+        )
+
+
 class Schedule:
     """The moments of one cron in one zone. Arguments and answers are aware; answers are UTC."""
 
@@ -80,7 +144,7 @@ class Schedule:
         """Take a cron that has no `mistake`. Blocking: imports."""
         import croniter  # noqa: PLC0415  # 0.1 s, and most people never set one
 
-        self.cron, self.zone = cron, zone
+        self.cron, self.zone, self.zones = cron, zone, str(zone)
         self._calendar = croniter.croniter(cron, _EPOCH)
         self._no_more = croniter.CroniterError
         self._names_every_hour = self._calendar.expanded[1] == ["*"]

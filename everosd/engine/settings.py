@@ -14,7 +14,7 @@ import pathlib
 import re
 import stat
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 import structlog
@@ -36,6 +36,12 @@ BROKEN_S = 1.0
 
 log = structlog.get_logger(__name__)
 
+Preset = Literal["manual", "daily", "weekly"]
+PRESETS = {"daily": "0 3 * * *", "weekly": "0 3 * * 1"}
+"""Crons; `manual` has none."""
+
+Action = Literal["summarize", "promote", "expire", "decay", "archive"]
+
 _Signature = tuple[int, ...]
 """What tells that a file was saved; empty: there is none."""
 
@@ -50,11 +56,27 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Five fields; None: not fired by the clock."""
     idle_seconds: Annotated[float, Meta(gt=0, le=config.MAX_INTERVAL_S)] | None = None
     """How long nothing may have happened before it is fired; None: not by silence."""
+    preset: Preset | None = None
+    """Of a strategy that goes by owner: when, in each owner's own zone; a `cron` stands above it. None: it has none."""
+    actions: tuple[Action, ...] | None = None
+    """Of a strategy that has several: those that it runs; None: it has none, or runs all."""
     gate: object = None
     """Of EverOS: taken as it is and not used."""
 
+    @property
+    def times(self) -> str | None:
+        """Return the cron that it is fired by, be it that of a preset; None: it is not fired by the clock."""
+        return self.cron if self.cron is not None else PRESETS.get(self.preset or "manual")
+
+    @property
+    def is_by_owner(self) -> bool:
+        """Whether the cron is meant in each owner's own zone."""
+        return self.cron is None and self.times is not None
+
 
 KEYS = Settings.__struct_fields__
+OWN_KEYS = ("preset", "actions")
+"""Keys that only strategies have whose shipped settings have them."""
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,10 +130,10 @@ def read(text: str, file: str) -> Reading:
 
 
 def _mistakes(file: str, text: str, name: str, table: Mapping[str, Any]) -> Iterator[errors.ConfigError]:
-    section = f"{TABLE}.{name}"
+    section, known = f"{TABLE}.{name}", keys_of(name)
     for key, value in table.items():
-        if key not in KEYS:
-            yield _unknown(file, text, section, key, KEYS, "key")
+        if key not in known:
+            yield _unknown(file, text, section, key, known, "key")
             continue
         try:
             msgspec.convert({key: value}, Settings)
@@ -127,7 +149,7 @@ def _mistakes(file: str, text: str, name: str, table: Mapping[str, Any]) -> Iter
 def _notes(file: str, text: str, name: str, table: Mapping[str, Any]) -> Iterator[str]:
     """Yield what is said about a strategy that has no use for it."""
     shipped = defaults()[name]
-    if shipped.cron is not None or shipped.idle_seconds is not None:
+    if shipped.cron is not None or shipped.idle_seconds is not None or shipped.preset is not None:
         return  # one that is fired by the clock is fired by silence too, where somebody says so
     for key in ("cron", "idle_seconds"):
         if key in table:
@@ -135,9 +157,19 @@ def _notes(file: str, text: str, name: str, table: Mapping[str, Any]) -> Iterato
             yield f"{file}:{line}: {TABLE}.{name}.{key}: has no effect: this strategy is fired by events"
 
 
+def keys_of(name: str) -> tuple[str, ...]:
+    """Return the keys that a strategy may have."""
+    shipped = defaults()[name]
+    return tuple(key for key in KEYS if key not in OWN_KEYS or getattr(shipped, key) is not None)
+
+
 def _said(error: msgspec.ValidationError) -> str:
     """Return a failed check in words for people."""
-    said = str(error).partition(" - at ")[0]
+    said, _, place = str(error).partition(" - at ")
+    if "enum value" in said:
+        said += f"; there are {', '.join(get_args(Action if 'actions' in place else Preset))}"
+    for name, word in (("`array | null`", "a list"), ("`str | null`", "a text")):
+        said = said.replace(name, word)
     for name, word in (("`int | null`", "a whole number"), ("`float | null`", "a number"), ("`str | null`", "a text")):
         said = said.replace(name, word)
     for name, word in (("`int`", "a whole number"), ("`float`", "a number"), ("`str`", "a text")):

@@ -64,6 +64,8 @@ class Fire:
     trigger: Literal["cron", "idle", "manual"]
     due_at: dt.datetime
     """Aware, UTC: when it should have begun; for one made up that is in the past."""
+    first_at: dt.datetime | None = None
+    """When the first of several fires that are dealt with together was due; None: there is one."""
     is_dry_run: bool = False
     """Only say what would be done; nothing is written."""
     is_stopping: Callable[[], bool]
@@ -90,5 +92,7 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
     """Called once when the engine starts: finishes what an earlier process began and says what; empty: nothing was left."""
     forget: Callable[[types.Owner], Awaitable[None]] | None = None
     """Lets go of an owner whose memory is gone; None: it remembers nothing of anybody."""
+    zones: Callable[[], tuple[dt.tzinfo, ...]] | None = None
+    """Zones in which the moments of a preset are meant: it fires at each of them. None: in `memory.timezone` alone."""
     max_retries: int = 3
     """Unless the settings say otherwise."""

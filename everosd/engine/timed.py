@@ -68,7 +68,7 @@ class Desk:
         self._around = around
         self._clock = around.time
         self._group: asyncio.TaskGroup | None = None
-        self._keeper = keeper.Keeper(strategy.name, around.runs, around.time, around.zone)
+        self._keeper = keeper.Keeper(strategy.name, around.runs, around.time, around.zone, zones=strategy.zones)
         self._under_way: fires.Firing | None = None
         self._began_s = 0.0
         self._aside: fires.Firing | None = None
@@ -187,7 +187,8 @@ class Desk:
 
     async def _do(self, found: timetable.Verdict) -> None:
         if found.act == "begin":
-            await self._begin(fires.Firing(found.trigger, found.due_at, attempt=found.attempt - 1), found.row)
+            firing = fires.Firing(found.trigger, found.due_at, attempt=found.attempt - 1, first_at=found.first_at)
+            await self._begin(firing, found.row)
         elif found.act == "note":
             await self._keeper.save(found.row)
         else:
@@ -390,12 +391,12 @@ class Desk:
         """Return what people ask for; cheap."""
         wanted, now_s = self._wanted(), self._clock.monotonic_s()
         times, next_at = self._keeper.times, self._keeper.next_at
-        is_counted = wanted.enabled and times is not None and times.cron == wanted.cron
+        is_counted = wanted.enabled and times is not None and times.cron == wanted.times
         return shown.StrategyStatus(
             name=self.name,
             enabled=wanted.enabled,
-            trigger="idle" if wanted.cron is None else "cron",
-            cron=wanted.cron,
+            trigger="idle" if wanted.times is None and wanted.idle_seconds is not None else "cron",
+            cron=wanted.times,
             idle_seconds=wanted.idle_seconds,
             next_fire_time=next_at.isoformat() if is_counted and next_at is not None else None,
             is_hasty=is_counted and times is not None and times.is_hasty,

@@ -42,7 +42,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     cron: str
     """In force; empty: none, or the strategy is disabled."""
     zone: str
-    times: schedule.Schedule | None
+    times: schedule.Times | None
     """Of `cron`; None: there is none."""
     idle_s: float | None
     """After so much silence it is fired; None: it is not, or is disabled."""
@@ -106,7 +106,7 @@ def verdict(row: Row | None, seen: Seen, desk: Desk) -> Verdict | None:
     return found
 
 
-def _by_the_clock(row: Row, seen: Seen, times: schedule.Schedule, desk: Desk) -> Verdict | None:
+def _by_the_clock(row: Row, seen: Seen, times: schedule.Times, desk: Desk) -> Verdict | None:
     if _is_ahead(row, times, seen.now):
         return _note(row, seen, handled_us=clock.to_us(seen.now))
     due = times.latest(row.handled_at, seen.now)
@@ -125,7 +125,7 @@ def _by_the_clock(row: Row, seen: Seen, times: schedule.Schedule, desk: Desk) ->
     return msgspec.structs.replace(found, act="begin", row=with_attempt(after, 1))
 
 
-def _again(row: Row, seen: Seen, times: schedule.Schedule, desk: Desk) -> Verdict | None:
+def _again(row: Row, seen: Seen, times: schedule.Times, desk: Desk) -> Verdict | None:
     """Have the run of the last fire begun again where it was cut off, by a stop or a crash."""
     is_in_time = seen.now - row.handled_at <= times.grace(row.handled_at)
     if not desk.is_first or desk.is_busy or not 0 < row.attempt <= desk.max_retries or not is_in_time:
@@ -141,7 +141,7 @@ def _by_silence(row: Row, seen: Seen, desk: Desk) -> Verdict | None:
     return Verdict(act="skipped" if desk.is_busy else "begin", row=after, trigger="idle", due_at=seen.now)
 
 
-def _is_ahead(row: Row, times: schedule.Schedule, now: dt.datetime) -> bool:
+def _is_ahead(row: Row, times: schedule.Times, now: dt.datetime) -> bool:
     """Tell whether `row` was written by a clock that was wrong: fires that it has behind it are still to come."""
     if row.handled_at - now <= MAX_BACK:
         return False

@@ -9,7 +9,7 @@ import msgspec
 
 from everosd.lifecycle import guard, outcome
 from everosd.lifecycle import row as rows
-from everosd.log import entry, escape
+from everosd.log import entry, escape, view
 
 ACTION = "audit"
 
@@ -89,3 +89,8 @@ def read(found: entry.Entry) -> Told | None:
         stopped=written.stopped,
         error=fields.get("error", ""),
     )
+
+
+def at_us(found: entry.Entry) -> int | None:
+    """Return when a row was written, microseconds since 1970; None where it does not say."""
+    return view.moment_us(found.fields.get("timestamp", ""), dt.UTC)

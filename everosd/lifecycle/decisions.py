@@ -1,22 +1,20 @@
 """What a pass over an owner's memories decides, memory by memory, and what plans the two actions that write new ones.
 
 `expire`, `decay` and `archive` are pure functions over an overlay. `summarize` and `promote` need texts and perhaps a model:
-each is a `Consolidator`, whose plan is shown by a dry run as it is, and applied, step by step, by a real one.
+each is a `consolidator.Consolidator`, whose plan is shown by a dry run as it is, and applied, step by step, by a real one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
 from everosd import types
+from everosd.engine import settings as strategy_settings
 
-if TYPE_CHECKING:
-    from everosd.lifecycle import overlay
-
-Action = Literal["summarize", "promote", "expire", "decay", "archive"]
+Action = strategy_settings.Action
 
 ORDER: tuple[Action, ...] = ("summarize", "promote", "expire", "decay", "archive")
 """In this order, whatever order is asked for: later actions see what earlier ones decided."""
@@ -122,16 +120,3 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """In the order in which they are applied: that of their oldest source."""
     skipped: tuple[Decision, ...] = ()
     """One for every candidate that nothing is made of, with the reason: of a group too small, below a gate, a model away."""
-
-
-class Consolidator(Protocol):
-    """Plans one of the two actions that write new memories."""
-
-    async def plan(self, state: overlay.State, call: Call) -> Plan:
-        """Return what would be done; writes nothing. The sources are `state.episodic(call)`.
-
-        A model that is away or refuses skips its groups with the reason: no fault of the call.
-
-        Raises:
-            StoreError: the ledger cannot be read.
-        """

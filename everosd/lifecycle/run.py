@@ -20,6 +20,7 @@ from everosd.lifecycle import (
     archive,
     audit,
     change,
+    consolidator,
     decay,
     decisions,
     desk,
@@ -60,7 +61,7 @@ class Passes:
         parts: desk.Desk,
         settings: Callable[[], config.Config],
         *,
-        consolidators: Mapping[decisions.Action, decisions.Consolidator] | None = None,
+        consolidators: Mapping[decisions.Action, consolidator.Consolidator] | None = None,
         note_usage: Callable[[types.Owner], Awaitable[None]] = nothing,
         give_way: Callable[[], Awaitable[None]] = at_once,
     ) -> None:
@@ -111,7 +112,7 @@ class _Pass:
         parts: desk.Desk,
         policies: policy.Policy,
         give_way: Callable[[], Awaitable[None]],
-        consolidators: Mapping[decisions.Action, decisions.Consolidator],
+        consolidators: Mapping[decisions.Action, consolidator.Consolidator],
     ) -> None:
         self._desk, self._policies, self._give_way, self._consolidators = parts, policies, give_way, consolidators
         self._audit_ids: list[types.EntryId] = []

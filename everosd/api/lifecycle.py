@@ -1,0 +1,306 @@
+"""POST memory/reflect, GET memory/lifecycle and GET memory/audit: passes over memories, what they put away, and what is told of it."""
+
+from __future__ import annotations
+
+import collections
+import datetime as dt
+from typing import TYPE_CHECKING, cast, get_args
+
+import msgspec
+
+from everosd import clock, errors, types
+from everosd.api import item, lifecycle_schema, moment, ome, reply, schema, scope, services
+from everosd.api import request as requests
+from everosd.log import entry as log_entry
+from everosd.log import escape, view
+from everosd.store import lifecycle as store
+from everosd.store import report
+
+if TYPE_CHECKING:
+    from everosd.lifecycle import decisions, outcome, scheduled
+
+REFLECT = msgspec.json.Decoder(lifecycle_schema.ReflectRequest)
+DAY_US = 86_400_000_000
+STATUSES = get_args(schema.Status)
+AWAY = tuple(status for status in STATUSES if status != "active")
+MAX_CALLS = 10_000
+"""Audit rows among which those of one tool are looked for."""
+
+
+class Lifecycle:
+    """Handlers of these routes."""
+
+    def __init__(self, given: services.Services) -> None:
+        """Answer from `given`."""
+        self._given = given
+        self._zone = given.config.memory.zone
+
+    # -- reflect ---------------------------------------------------------------------------------------------------
+
+    async def reflect(self, request: reply.Request) -> reply.Response:
+        """Answer POST memory/reflect."""
+        from everosd.lifecycle import decisions, outcome  # noqa: PLC0415  # no command needs them that does not reflect
+        from everosd.lifecycle import window as windows  # noqa: PLC0415
+
+        reply.called(request, "memory/reflect")
+        body = await reply.body(request)
+        asked = requests.decode(REFLECT, body)
+        actions = _actions(asked, decisions.ORDER)
+        window = windows.of(
+            self._given.now_us(),
+            hours=asked.time_window_hours,
+            since_us=self._moment_us(asked.since, "since"),
+            until_us=self._moment_us(asked.until, "until"),
+        )
+        owner = await scope.owner_or_only_user(asked, self._given.reader)
+        wanted = outcome.Wanted(
+            actions=actions,
+            filters=decisions.Filters(
+                bucket=asked.bucket or "%",
+                scope=asked.scope or "%",
+                team_id=asked.team_id or "%",
+                path=asked.path_filter or "%",
+            ),
+            window=window,
+            limit=asked.limit,
+            min_group_size=asked.min_group_size,
+            max_share=asked.max_share,
+            is_forced=asked.force,
+            is_dry_run=asked.dry_run,
+            parameters=msgspec.json.encode(msgspec.json.decode(body)).decode(),
+        )
+        found = await (await self._governs()).passes.reflect(owner, wanted)
+        return reply.success(request, self._result(found))
+
+    async def _governs(self) -> scheduled.Scheduled:
+        """Return what makes passes, once it is there.
+
+        Raises:
+            errors.CapabilityMissing: nothing does.
+        """
+        if self._given.engine is not None:
+            await clock.wait(self._given.engine.is_ready, ome.READY_S, self._given.clock)
+        found = self._given.lifecycle()
+        if found is None:
+            message = "nothing that makes passes over memories runs here: start the daemon with `everosd serve`"
+            raise errors.CapabilityMissing(message)
+        return found
+
+    def _result(self, found: outcome.Result) -> lifecycle_schema.ReflectData:
+        stopped = found.stopped
+        return lifecycle_schema.ReflectData(
+            run_id=found.run_id,
+            dry_run=found.is_dry_run,
+            evaluated_at=self._iso(found.evaluated_us),
+            window=lifecycle_schema.WindowItem(
+                since=self._iso(found.window.since_us), until=self._iso(found.window.until_us)
+            ),
+            actions=tuple(map(_action, found.actions)),
+            audit_ids=tuple(types.public_id(found.owner.id, one) for one in found.audit_ids),
+            stopped=None
+            if stopped is None
+            else lifecycle_schema.StoppedItem(
+                reason=stopped.reason, affected=stopped.affected, total=stopped.total, share=stopped.share
+            ),
+        )
+
+    # -- what was put away -----------------------------------------------------------------------------------------
+
+    async def lifecycle(self, request: reply.Request) -> reply.Response:
+        """Answer GET memory/lifecycle."""
+        reply.called(request, "memory/lifecycle")
+        asked = requests.decode_query(request.query_params.multi_items(), lifecycle_schema.LifecycleQuery)
+        statuses = _statuses(asked.status)
+        owner = await scope.owner_or_only_user(asked, self._given.reader)
+        now_us = self._given.now_us()
+        found = await store.records(self._given.reader, owner, kinds=store.KINDS, statuses=())
+        by_status = collections.Counter(_status(one, now_us) for one in found)
+        wanted = [one for one in found if _status(one, now_us) in statuses]
+        wanted.sort(key=lambda one: (_since_us(one) or 0, one.entry_id), reverse=True)
+        page = wanted[asked.offset : asked.offset + asked.limit]
+        items = [await self._item(one, now_us) for one in page]
+        return reply.success(
+            request,
+            lifecycle_schema.LifecycleData(items=tuple(items), total_count=len(wanted), counts=dict(by_status)),
+        )
+
+    async def _item(self, record: store.Record, now_us: int) -> lifecycle_schema.LifecycleItem:
+        status, reason, since_us, successor = (
+            _status(record, now_us),
+            record.reason,
+            _since_us(record),
+            record.successor,
+        )
+        row = await self._given.reader.find(record.owner, record.entry_id)
+        if status == "deprecated" and row is not None and row.deprecated_by is not None:
+            successor, reason = row.deprecated_by, "replaced by its successor"
+            made = await report.of_narrative(self._given.reader, record.owner, successor)
+            since_us = None if made is None else made.created_us
+        elif status == "expired" and record.status == "active":
+            reason, since_us = "expires_at has come", record.expires_us
+        following, due_us = self._next(record, status, since_us)
+        return lifecycle_schema.LifecycleItem(
+            id=types.public_id(record.owner.id, record.entry_id),
+            kind=record.kind,
+            memory_type=record.memory_type,
+            path=record.path,
+            subject="" if row is None else view.title(item.parsed(row)),
+            status=status,
+            reason=reason,
+            since=None if since_us is None else self._iso(since_us),
+            successor=types.public_id(record.owner.id, successor) if successor else None,
+            days_left=None if due_us is None else round(max(0, due_us - now_us) / DAY_US, 2),
+            next=following,
+        )
+
+    def _next(self, record: store.Record, status: str, since_us: int | None) -> tuple[str | None, int | None]:
+        """Return what is due next by the clock, and when; None: nothing is."""
+        from everosd.lifecycle import archive, policy  # noqa: PLC0415  # see `reflect`
+
+        policies = policy.of(self._given.config if self._given.in_force is None else self._given.in_force())
+        if record.kind not in policies.kinds:
+            return None, None
+        due_us = archive.due_at(record, status, since_us, policies)
+        if status == "active" and record.expires_us is not None and (due_us is None or record.expires_us <= due_us):
+            return "expire", record.expires_us
+        return (None, None) if due_us is None else ("archive", due_us)
+
+    # -- the audit -------------------------------------------------------------------------------------------------
+
+    async def audit(self, request: reply.Request) -> reply.Response:
+        """Answer GET memory/audit."""
+        reply.called(request, "memory/audit")
+        asked = requests.decode_query(request.query_params.multi_items(), lifecycle_schema.AuditQuery)
+        owner = await scope.owner_or_only_user(asked, self._given.reader)
+        since_us, until_us = self._moment_us(asked.since, "since"), self._moment_us(asked.until, "until")
+        tool = asked.action_type if asked.action_type in ("reflect", "run_lifecycle") else None
+        actions = None if asked.action_type is None else ("audit" if tool else asked.action_type,)
+        found = await store.rows(
+            self._given.reader,
+            owner,
+            actions=actions,
+            run_id=asked.run_id,
+            since_us=since_us,
+            until_us=until_us,
+            limit=MAX_CALLS if tool else asked.limit + 1,
+            offset=0 if tool else asked.offset,
+        )
+        if tool:
+            found = [one for one in found if one.fields.get("tool") == tool]
+            found = found[asked.offset : asked.offset + asked.limit + 1]
+        items = tuple(self._told(owner, one) for one in found[: asked.limit])
+        return reply.success(request, lifecycle_schema.AuditData(items=items, has_more=len(found) > asked.limit))
+
+    def _told(self, owner: types.Owner, one: log_entry.Entry) -> lifecycle_schema.AuditItem:
+        fields = one.fields
+        at_us = view.moment_us(fields.get("timestamp", ""), dt.UTC)
+        target = fields.get("target", "")
+        return lifecycle_schema.AuditItem(
+            id=types.public_id(owner.id, one.id),
+            timestamp="" if at_us is None else self._iso(at_us),
+            action=fields.get("action", ""),
+            target=types.public_id(owner.id, target) if target else "",
+            run_id=fields.get("run_id", ""),
+            field=fields.get("field", ""),
+            was=fields.get("was", ""),
+            value=fields.get("value", ""),
+            reason=fields.get("reason", ""),
+            successor=types.public_id(owner.id, fields["successor"]) if fields.get("successor") else "",
+            tool=fields.get("tool", ""),
+            dry_run=fields["dry_run"] == "true" if "dry_run" in fields else None,
+            actions=escape.read_list(fields.get("actions", "")),
+            parameters=_json(fields.get("parameters", "")),
+            counts=_json(fields.get("counts", "")),
+            error=fields.get("error", ""),
+        )
+
+    def _moment_us(self, given: lifecycle_schema.Moment | None, field: str) -> int | None:
+        if given is None:
+            return None
+        found = view.moment_us(str(given), self._zone)
+        if found is None:
+            message = "expected ISO 8601, or milliseconds since 1970"
+            raise errors.RequestError(message, field=field)
+        return found
+
+    def _iso(self, us: int) -> str:
+        return moment.iso(us, self._zone)
+
+
+def _actions(
+    asked: lifecycle_schema.ReflectRequest, known: tuple[decisions.Action, ...]
+) -> tuple[decisions.Action, ...]:
+    """Return which actions are asked for.
+
+    Raises:
+        errors.RequestError: one of them is none, or both fields say something.
+    """
+    if asked.actions_csv is not None and asked.actions is not None:
+        message = "give actions or actions_csv, not both"
+        raise errors.RequestError(message, field="actions_csv")
+    if asked.actions_csv is None and asked.actions is None:
+        return known
+    field = "actions_csv" if asked.actions is None else "actions"
+    given = (asked.actions_csv or "").split(",") if asked.actions is None else asked.actions
+    named = [one.strip().casefold() for one in given if one.strip()]
+    if not named:
+        message = f"names no action; there are {', '.join(known)}"
+        raise errors.RequestError(message, field=field)
+    for one in named:
+        if one not in known:
+            message = f"there is no action {one[:50]!r}; there are {', '.join(known)}"
+            raise errors.RequestError(message, field=field)
+    return cast("tuple[decisions.Action, ...]", tuple(dict.fromkeys(named)))
+
+
+def _statuses(asked: str | None) -> tuple[str, ...]:
+    if asked is None:
+        return AWAY
+    named = [one.strip().casefold() for one in asked.split(",") if one.strip()]
+    for one in named:
+        if one not in STATUSES:
+            message = f"there is no status {one[:50]!r}; there are {', '.join(STATUSES)}"
+            raise errors.RequestError(message, field="status")
+    return tuple(named) or AWAY
+
+
+def _status(record: store.Record, now_us: int) -> str:
+    """Return what a memory is at this moment: one past its `expires_at` is expired, whether that was noticed or not."""
+    is_over = record.status == "active" and record.expires_us is not None and record.expires_us <= now_us
+    return "expired" if is_over else record.status
+
+
+def _since_us(record: store.Record) -> int | None:
+    return record.expires_us if record.status == "active" else record.status_since_us
+
+
+def _action(one: outcome.Done) -> lifecycle_schema.ActionItem:
+    return lifecycle_schema.ActionItem(
+        action=one.action,
+        candidates=tuple(
+            lifecycle_schema.DecisionItem(
+                id=types.public_id(each.owner.id, each.id),
+                decision=each.decision,
+                reason=each.reason,
+                before=dict(each.before),
+                after=dict(each.after),
+            )
+            for each in one.candidates
+        ),
+        counts=lifecycle_schema.ActionCounts(
+            candidates=one.n_applied + one.n_skipped + one.n_left,
+            apply=one.n_applied,
+            skip=one.n_skipped,
+            left=one.n_left,
+        ),
+        reason=one.reason or None,
+    )
+
+
+def _json(text: str) -> object:
+    if not text:
+        return None
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return text

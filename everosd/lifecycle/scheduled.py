@@ -1,0 +1,177 @@
+"""The strategy `run_lifecycle`: passes over every owner's memories, by the clock of each owner or by hand."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+
+import structlog
+
+from everosd import clock, config, errors, types
+from everosd.engine import schedule, strategy
+from everosd.engine import settings as strategy_settings
+from everosd.lifecycle import alarm, audit, decisions, desk, outcome, run
+from everosd.lifecycle import window as windows
+from everosd.store import lifecycle as store
+
+log = structlog.get_logger(__name__)
+
+NAME = "run_lifecycle"
+
+SHOWN = 100
+"""Decisions of each action and owner in what a dry run shows; all are counted."""
+_ROWS = 20
+"""Audit rows among which the last run is looked for."""
+
+
+class Scheduled:
+    """The strategy. Lives on the event loop."""
+
+    def __init__(
+        self,
+        parts: desk.Desk,
+        passes: run.Passes,
+        alarms: alarm.Alarms,
+        settings: Callable[[], config.Config],
+        wanted: Callable[[], strategy_settings.Settings],
+    ) -> None:
+        """Make passes by the settings of the moment: those of everos.toml, and those of the strategy."""
+        self.passes, self.alarms = passes, alarms
+        self._desk, self._settings, self._wanted = parts, settings, wanted
+
+    def zones(self) -> tuple[dt.tzinfo, ...]:
+        """Return the zones of all owners."""
+        settings = self._settings()
+        return (settings.memory.zone, *(one.zone for _, one in settings.owners))
+
+    async def recover(self) -> str:
+        """Read which passes were stopped before this start; there is nothing to be finished."""
+        await self._desk.caught_up()
+        for owner in await store.owners(self._desk.reader, store.KINDS):
+            for told in await self._audits(owner):
+                if not told.is_dry_run and set(told.actions) & set(decisions.GUARDED):
+                    self.alarms.note(owner, told.stopped)
+                    break
+        return ""
+
+    async def forget(self, owner: types.Owner) -> None:
+        """Let go of an owner whose memory is gone."""
+        self.passes.forget(owner)
+        self.alarms.note(owner, None)
+
+    async def run(self, fire: strategy.Fire) -> strategy.Done:
+        """Make a pass over the memories of every owner whose time it is; by hand, of every one.
+
+        A fault at one owner does not stop the next. What was cut off is begun again, and does what is left.
+
+        Raises:
+            Exception: the first of such faults, once everybody had their turn.
+        """
+        await self._desk.caught_up()
+        found: list[outcome.Result] = []
+        failed: Exception | None = None
+        for owner in await store.owners(self._desk.reader, store.KINDS):
+            if fire.is_stopping():
+                break
+            if not self._is_due(owner, fire):
+                continue
+            try:
+                found.append(await self._pass(owner, fire))
+            except Exception as error:  # the others have their turn
+                failed = failed or error
+                if isinstance(error, errors.EverosdError):
+                    log.error("lifecycle_failed", owner=owner.id, reason=str(error), hint=error.hint)  # noqa: TRY400
+                else:
+                    log.exception("lifecycle_failed", owner=owner.id)
+        if failed is not None:
+            raise failed
+        return strategy.Done(note=_note(found), detail=_detail(found))
+
+    def _is_due(self, owner: types.Owner, fire: strategy.Fire) -> bool:
+        wanted = self._wanted()
+        if fire.trigger != "cron" or not wanted.is_by_owner or wanted.times is None:
+            return True
+        times = schedule.Schedule(wanted.times, self._settings().zone_of(owner.id))
+        first_at = fire.first_at or fire.due_at
+        return times.latest(first_at - schedule.LEAST, fire.due_at) is not None
+
+    async def _pass(self, owner: types.Owner, fire: strategy.Fire) -> outcome.Result:
+        actions = self._wanted().actions
+        return await self.passes.reflect(
+            owner,
+            outcome.Wanted(
+                actions=decisions.ORDER if actions is None else actions,
+                window=await self._window(owner),
+                limit=None,
+                is_dry_run=fire.is_dry_run,
+                tool=NAME,
+                run_id=fire.run_id,
+            ),
+        )
+
+    async def _window(self, owner: types.Owner) -> decisions.Window:
+        """Return the time since the last run, at least a day: however seldom it runs, nothing is left out."""
+        now_us = self._desk.now_us()
+        window = windows.of(now_us)
+        for at_us, told in await self._told(owner):
+            if told.tool == NAME and not told.is_dry_run and not told.error:
+                return decisions.Window(since_us=min(window.since_us, at_us), until_us=now_us)
+        return window
+
+    async def _audits(self, owner: types.Owner) -> list[audit.Told]:
+        return [told for _, told in await self._told(owner)]
+
+    async def _told(self, owner: types.Owner) -> list[tuple[int, audit.Told]]:
+        """Return the newest audit rows, with their moments."""
+        found = await store.rows(self._desk.reader, owner, actions=(audit.ACTION,), limit=_ROWS)
+        return [(audit.at_us(one) or 0, told) for one in found if (told := audit.read(one)) is not None]
+
+
+def _note(found: list[outcome.Result]) -> str:
+    """Return what was done, in one line."""
+    counts = {
+        action: sum(one.n_applied for each in found for one in each.actions if one.action == action)
+        for action in decisions.ORDER
+    }
+    done = ", ".join(f"{action} {n:,}" for action, n in counts.items() if n) or "nothing was due"
+    n_stopped = sum(one.stopped is not None for one in found)
+    said = f"{len(found):,} owner{'' if len(found) == 1 else 's'}: {done}"
+    return f"{said}; {n_stopped:,} stopped as too much at once" if n_stopped else said
+
+
+def _detail(found: list[outcome.Result]) -> dict[str, object]:
+    return {
+        "evaluated_at": clock.from_us(max((one.evaluated_us for one in found), default=0)).isoformat()
+        if found
+        else None,
+        "owners": [_of_owner(one) for one in found],
+    }
+
+
+def _of_owner(found: outcome.Result) -> dict[str, object]:
+    return {
+        "owner_id": found.owner.id,
+        "owner_type": found.owner.type,
+        "app_id": found.owner.app,
+        "project_id": found.owner.project,
+        "evaluated_at": clock.from_us(found.evaluated_us).isoformat(),
+        "stopped": None if found.stopped is None else found.stopped.reason,
+        "actions": [
+            {
+                "action": one.action,
+                "counts": {"apply": one.n_applied, "skip": one.n_skipped, "left": one.n_left},
+                **({"reason": one.reason} if one.reason else {}),
+                "candidates": [
+                    {
+                        "id": types.public_id(each.owner.id, each.id),
+                        "decision": each.decision,
+                        "reason": each.reason,
+                        "before": each.before,
+                        "after": each.after,
+                    }
+                    for each in (one.candidates[:SHOWN] if found.is_dry_run else ())
+                ],
+            }
+            for one in found.actions
+        ],
+    }
