@@ -7,7 +7,10 @@ live Episode is its session or the narrative that stands for it.
 Fewer Episodes are easier to find: with seven of them recall@10 is 100 % whatever is asked. So *by chance* stands beside
 each figure, what any order finds in the mean (k of n live Episodes), and both are compared at equal length: the answer is read from the
 top until so many characters are read, its matching facts or its full texts, and counted are the statements that are a
-question's evidence. A narrative leaves out what was said before: who relies on that one repetition counts it as missing.
+question's evidence. A narrative leaves out what was said before: a repetition that is the evidence counts as missing. The
+day behind a narrative's fact is not counted as read, since that of a session's stands once beside all of them; with it, and
+best facts first whoever has them, the same stands in the note. Of full texts nothing is promised: whoever reads a narrative
+from its beginning reads much that has nothing to do with the question.
 """
 
 from __future__ import annotations
@@ -67,7 +70,11 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     n_live: int
     """Live Episodes of that user."""
     facts: tuple[float, ...]
-    """Share of the evidence that is read in so many characters of matching facts."""
+    """Share of the evidence that is read in so many characters of matching facts, Episode by Episode."""
+    dated_facts: tuple[float, ...]
+    """The same, days counted."""
+    best_facts: tuple[float, ...]
+    """The same as the first, the best facts of all Episodes first."""
     texts: tuple[float, ...]
     """The same of full texts."""
     first_chars: int
@@ -91,6 +98,7 @@ def measure(folder: Path, source: Path) -> Iterator[Figure]:
         _until(client)
         before = _asked(client, users, made.questions, turns)
         n_before = _n_live(client, users)
+        n_texts = _n_embedded(client)
         took_s = _reflect(client)
         yield Figure(
             name="reflection of LoCoMo, extractive", size=f"{len(made.sessions):,} sessions", value=took_s, unit="s"
@@ -98,7 +106,8 @@ def measure(folder: Path, source: Path) -> Iterator[Figure]:
         started = time.perf_counter()
         _until(client)
         followed_s = time.perf_counter() - started
-        yield Figure(name="reflection of LoCoMo: vectors after that", value=followed_s, unit="s")
+        note = f"{_n_embedded(client) - n_texts:,} texts embedded, {n_texts:,} before reflection"
+        yield Figure(name="reflection of LoCoMo: vectors after that", value=followed_s, unit="s", note=note)
         n_after = _n_live(client, users)
         yield Figure(
             name="LoCoMo: live Episodes after reflection, of those before",
@@ -164,6 +173,11 @@ def _n_live(client: daemon.Client, users: Iterable[str]) -> int:
     return sum(len(_memory(client, user).live) for user in users)
 
 
+def _n_embedded(client: daemon.Client) -> int:
+    model = client.embedding()
+    return 0 if model is None else model.requested
+
+
 # -- questions ---------------------------------------------------------------------------------------------------------
 
 Turns = dict[tuple[str, str], tuple[str, ...]]
@@ -189,9 +203,10 @@ def _ask(client: daemon.Client, memory: Memory, question: roots.Question, turns:
     places = {str(hit["id"]): place for place, hit in enumerate(hits)}
     wanted = [memory.stands_for(f"{question.user}_{entry_id}") for entry_id in question.episodes]
     evidence = [turns[question.user, one] for one in question.facts]
-    facts = [
-        str(fact["content"]) for hit in hits for fact in msgspec.convert(hit["atomic_facts"], list[dict[str, object]])
-    ]
+    nested = [fact for hit in hits for fact in msgspec.convert(hit["atomic_facts"], list[dict[str, object]])]
+    dated = [str(fact["content"]) for fact in nested]
+    nested.sort(key=lambda fact: -msgspec.convert(fact["score"], float))
+    facts, best = [_undated(each) for each in dated], [_undated(str(fact["content"])) for fact in nested]
     lines = [line for hit in hits for line in str(hit["episode"]).splitlines()]
     return Asked(
         found=retrieval.Asked(
@@ -201,6 +216,8 @@ def _ask(client: daemon.Client, memory: Memory, question: roots.Question, turns:
         ),
         n_live=len(memory.live),
         facts=tuple(_read(facts, evidence, n_chars) for n_chars in FACT_CHARS),
+        dated_facts=tuple(_read(dated, evidence, n_chars) for n_chars in FACT_CHARS),
+        best_facts=tuple(_read(best, evidence, n_chars) for n_chars in FACT_CHARS),
         texts=tuple(_read(lines, evidence, n_chars) for n_chars in TEXT_CHARS),
         first_chars=len(str(hits[0]["episode"])) if hits else 0,
     )
@@ -219,7 +236,11 @@ def _read(said: Iterable[str], evidence: Sequence[tuple[str, ...]], n_chars: int
 
 @functools.lru_cache(maxsize=100_000)
 def _words(said: str) -> tuple[str, ...]:
-    return tuple(_WORD.findall(_DAY.sub("", said).casefold()))
+    return tuple(_WORD.findall(_undated(said).casefold()))
+
+
+def _undated(said: str) -> str:
+    return _DAY.sub("", said)
 
 
 def _is_of(said: tuple[str, ...], turn: tuple[str, ...]) -> bool:
@@ -247,23 +268,30 @@ def _compared(method: str, before: Sequence[Asked], after: Sequence[Asked]) -> I
             is_floor=True,
             note=f"before: {least:.1f} %; by chance {_chance(before, k):.1f} % before, {_chance(after, k):.1f} % after",
         )
-    reads: list[tuple[str, Sequence[int], Callable[[Asked], Sequence[float]]]] = [
-        ("full texts", TEXT_CHARS, lambda one: one.texts)
-    ]
     if method == "hybrid":  # the only one that shows facts
-        reads.insert(0, ("matching facts", FACT_CHARS, lambda one: one.facts))
-    for what, lengths, shares in reads:
-        for at, n_chars in enumerate(lengths):
-            least, value = (100 * sum(shares(one)[at] for one in each) / len(each) for each in (before, after))
+        for at, n_chars in enumerate(FACT_CHARS):
+            least, value = _pair(before, after, lambda one, at=at: one.facts[at])  # type: ignore[misc]
+            dated = _pair(before, after, lambda one, at=at: one.dated_facts[at])  # type: ignore[misc]
+            best = _pair(before, after, lambda one, at=at: one.best_facts[at])  # type: ignore[misc]
             yield Figure(
-                name=f"{name}: evidence in {n_chars:,} characters of {what}",
+                name=f"{name}: evidence in {n_chars:,} characters of matching facts",
                 size=size,
                 value=value,
                 unit="%",
                 budget=least,
                 is_floor=True,
-                note=f"before: {least:.1f} %",
+                note=f"before: {least:.1f} %; days counted {dated[0]:.1f} → {dated[1]:.1f} %; "
+                f"best facts first {best[0]:.1f} → {best[1]:.1f} %",
             )
+    for at, n_chars in enumerate(TEXT_CHARS):
+        least, value = _pair(before, after, lambda one, at=at: one.texts[at])  # type: ignore[misc]
+        yield Figure(
+            name=f"{name}: evidence in {n_chars:,} characters of full texts",
+            size=size,
+            value=value,
+            unit="%",
+            note=f"before: {least:.1f} %",
+        )
     yield Figure(
         name=f"{name}: length of the first text, p50",
         size=size,
@@ -271,6 +299,12 @@ def _compared(method: str, before: Sequence[Asked], after: Sequence[Asked]) -> I
         unit="characters",
         note=f"before: {quantile([one.first_chars for one in before], 0.5):,}",
     )
+
+
+def _pair(before: Sequence[Asked], after: Sequence[Asked], share: Callable[[Asked], float]) -> tuple[float, float]:
+    """Return the mean share before and after, percent."""
+    of_before, of_after = (100 * sum(map(share, each)) / len(each) for each in (before, after))
+    return of_before, of_after
 
 
 def _chance(asked: Sequence[Asked], k: int) -> float:
