@@ -135,7 +135,8 @@ class Life:
     async def log(self, action: str, target: str, **fields: str) -> None:
         """Write a row of `.lifecycle/` of now."""
         given = {"timestamp": self.calendar.now().isoformat(), "action": action, "target": target} | fields
-        ids = await self.parts.log(self.owner, [entry.Draft(fields=given)])
+        written = {name: text for name, text in given.items() if text}
+        ids = await self.parts.log(self.owner, [entry.Draft(fields=written)])
         await self.parts.until_logged(self.owner, ids)
 
     async def reflect(self, *actions: decisions.Action, **wanted: object) -> outcome.Result:
@@ -162,6 +163,7 @@ class Life:
 @contextlib.asynccontextmanager
 async def living(path: Path) -> AsyncIterator[Life]:
     """Open a root on a calendar."""
+    await asyncio.to_thread(path.mkdir, exist_ok=True)
     calendar = Calendar()
     loaded = await asyncio.to_thread(config.load, path, {"EVEROS_EMBEDDING__MODEL": "none"})
     async with daemon.open_node(loaded, calendar) as node:
