@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from bench import baseline, daemon, intake, meaning, measure, owners, reflection, retrieval, roots, table
+from bench import baseline, daemon, intake, lifecycle, meaning, measure, owners, reflection, retrieval, roots, table
 from bench.table import Figure
 
 PARTS = (
@@ -25,6 +25,7 @@ PARTS = (
     "builtin",
     "intake",
     "owners",
+    "lifecycle",
     "recall",
     "retrieval",
     "extraction",
@@ -67,6 +68,8 @@ def _memories(folder: Path, chosen: list[str]) -> Iterator[Part]:
         yield "intake", lambda: intake.speed(folder)
     if "owners" in chosen:
         yield f"reflection over {owners.N_OWNERS:,} owners", lambda: owners.idle_run(folder)
+    if "lifecycle" in chosen:
+        yield f"passes over {lifecycle.N_MEMORIES:,} memories", lambda: lifecycle.passes(folder)
 
 
 def _of_sizes(
