@@ -18,6 +18,8 @@ from everosd.mcp import backend
 
 PATH = "/mcp"
 _ANY = msgspec.json.Decoder(dict[str, object])
+LARGE = 256 * 1024
+"""Bytes of an answer that are not decoded between two others."""
 METHOD_NOT_ALLOWED = 405
 NO_SDK = 503
 
@@ -45,7 +47,10 @@ class Inside:
             if is_read:
                 task.cancel()
             raise
-        return backend.Reply(status=taken.status, body=_ANY.decode(taken.body))
+        body_read = (
+            await asyncio.to_thread(_ANY.decode, taken.body) if len(taken.body) > LARGE else _ANY.decode(taken.body)
+        )
+        return backend.Reply(status=taken.status, body=body_read)
 
     async def close(self) -> None:
         """Give up what is still under way."""

@@ -78,8 +78,8 @@ class Memory:
         except errors.EverosdError as error:
             log.debug("tool_refused", tool=tool.name, reason=str(error))
             return _failure(refusal.of_error(error))
-        except Exception as error:
-            log.exception("tool_failed", tool=tool.name)
+        except Exception as error:  # noqa: BLE001  # the agent is told, and the person's log has the traceback
+            await asyncio.to_thread(log.error, "tool_failed", tool=tool.name, exc_info=error)  # it reads source files
             reason = f"something is wrong inside everosd ({errors.describe(error)}): tell the person, its log has more"
             return _failure(reason)
 
@@ -91,7 +91,8 @@ class Memory:
             log.debug("tool_refused", tool=tool.name, status=reply.status)
             return _failure(refusal.of_reply(reply, has_id="memory_id" in tool.takes.__struct_fields__))
         data = reply.body.get("data", reply.body)  # POST ome/trigger answers with a bare object
-        shown = tool.shown(data if isinstance(data, dict) else {"data": data}, arguments)
+        # In a thread: a hundred long memories take a while to be cut.
+        shown = await asyncio.to_thread(tool.shown, data if isinstance(data, dict) else {"data": data}, arguments)
         text = shown.text
         if degraded := reply.body.get("degraded"):
             shown.data["degraded"] = degraded

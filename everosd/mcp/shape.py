@@ -15,7 +15,19 @@ MAX_BYTES = 300_000
 """Longest structured part of an answer: with its text, which may double it, it stays below the 1 MiB that clients read as
 one event."""
 
-LISTS = ("items", "hits", "versions", "actions", "candidates", "runs", "decisions")
+LISTS = (
+    "items",
+    "hits",
+    "versions",
+    "changes",
+    "actions",
+    "candidates",
+    "runs",
+    "removed",
+    "narratives",
+    "audit_ids",
+    "profiles",
+)
 """Fields that may be cut short at their end, the longest of them first."""
 
 
@@ -147,9 +159,10 @@ def bounded(data: JsonObject) -> JsonObject:
         half = len(items) // 2
         left_out += len(items) - half
         replace(items[:half])
-        if len(msgspec.json.encode(kept)) <= MAX_BYTES:
-            return {**kept, "left_out": left_out}
-    empty = {name: value for name, value in kept.items() if name in LISTS}
+        answer = {**kept, "left_out": left_out}
+        if len(msgspec.json.encode(answer)) <= MAX_BYTES:
+            return answer
+    empty: JsonObject = {name: [] for name in LISTS if isinstance(kept.get(name), list)}
     return {**empty, "cut": _cut(_json(kept), MAX_BYTES // 16)[0], "left_out": left_out}
 
 

@@ -185,11 +185,13 @@ class UpdateMemory(_Takes, frozen=True, kw_only=True, forbid_unknown_fields=True
     content: (
         Annotated[str, Meta(description="The whole new text; what it said before is kept as a version.")] | None
     ) = None
-    subject: str | None = None
+    subject: Annotated[str, Meta(description="Another title.")] | None = None
     importance: Importance | None = None
     confidence: Confidence | None = None
     expires_at: ExpiresAt | None = None
-    memory_type: MemoryType | None = None
+    memory_type: Annotated[MemoryType, Meta(description="Another type; it then moves to that type's file.")] | None = (
+        None
+    )
     path: Path | None = None
     pinned: Annotated[bool, Meta(description="true: never decay and never archive it.")] | None = None
     semantic_key: SemanticKey | None = None
@@ -202,6 +204,9 @@ class UpdateMemory(_Takes, frozen=True, kw_only=True, forbid_unknown_fields=True
             int, Meta(ge=1, description="Refuse where the memory has another version by now: somebody changed it.")
         ]
         | None
+    ) = None
+    expected_digest: (
+        Annotated[str, Meta(description="The same by its text: also an edit of its file counts.")] | None
     ) = None
     reason: Reason | None = None
 

@@ -16,6 +16,9 @@ JsonObject: TypeAlias = dict[str, Any]
 ANY = "%"
 """A filter that restricts nothing; not sent, so that a route without it answers all the same."""
 
+LAST_MS = 253_402_300_800_000
+"""The year 10000: no file name has a date of it."""
+
 INSTRUCTIONS = """\
 This is the person's long-term memory: Markdown files that they can read and edit, and that outlive this conversation.
 - Before you answer or begin work that may touch earlier conversations, preferences, decisions or projects: recall_context.
@@ -208,20 +211,25 @@ def _message(one: takes.Message, nth: int, call: Call) -> JsonObject:
 
 
 def _milliseconds(given: int | str | None, nth: int, call: Call) -> int:
-    """Return a moment in milliseconds since 1970."""
-    if isinstance(given, int):
-        return given
+    """Return a moment in milliseconds since 1970 (seconds, where it has ten digits: the route knows)."""
     if given is None:
         return int(call.now.timestamp() * 1000) + nth
+    try:
+        found = given if isinstance(given, int) else _read(given, call.zone)
+    except (ValueError, OverflowError):
+        found = -1
+    if not 0 < found < LAST_MS:
+        message = "expected milliseconds since 1970, or ISO 8601"
+        raise errors.RequestError(message, field=f"messages[{nth}].timestamp")
+    return found
+
+
+def _read(given: str, zone: dt.tzinfo) -> int:
     if given.isascii() and given.isdigit():
         return int(given)
-    try:
-        moment = dt.datetime.fromisoformat(given)
-        aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=call.zone)
-        return int(aware.timestamp() * 1000)
-    except (ValueError, OverflowError) as error:
-        message = "expected milliseconds since 1970, or ISO 8601"
-        raise errors.RequestError(message, field=f"messages[{nth}].timestamp") from error
+    moment = dt.datetime.fromisoformat(given)
+    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)
+    return int(aware.timestamp() * 1000)
 
 
 def _space(call: Call) -> JsonObject:
