@@ -134,8 +134,7 @@ class Lifecycle:
         row = await self._given.reader.find(record.owner, record.entry_id)
         if status == "deprecated" and row is not None and row.deprecated_by is not None:
             successor, reason = row.deprecated_by, "replaced by its successor"
-            made = await report.of_narrative(self._given.reader, record.owner, successor)
-            since_us = None if made is None else made.created_us
+            since_us = await self._written_us(record.owner, successor)
         elif status == "expired" and record.status == "active":
             reason, since_us = "expires_at has come", record.expires_us
         following, due_us = self._next(record, status, since_us)
@@ -152,6 +151,13 @@ class Lifecycle:
             days_left=None if due_us is None else round(max(0, due_us - now_us) / DAY_US, 2),
             next=following,
         )
+
+    async def _written_us(self, owner: types.Owner, successor: str) -> int | None:
+        """Return when what replaced something was written, as far as it says."""
+        if (made := await report.of_narrative(self._given.reader, owner, successor)) is not None:
+            return made.created_us
+        row = await self._given.reader.find(owner, successor)
+        return None if row is None else row.timestamp_us
 
     def _next(self, record: store.Record, status: str, since_us: int | None) -> tuple[str | None, int | None]:
         """Return what is due next by the clock, and when; None: nothing is."""
