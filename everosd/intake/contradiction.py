@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import datetime as dt
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -72,17 +72,23 @@ class Contradictions:
         model: chat.Chat,
         prompts: opinion.Prompts,
         zone: Callable[[], dt.tzinfo],
+        pause: Callable[[], Awaitable[None]],
     ) -> None:
-        """Look with `search`, and ask `model` where one is set up; `zone` is that of the days it is shown."""
-        self._search, self._model, self._prompts, self._zone = search, model, prompts, zone
+        """Look with `search`, and ask `model` where one is set up; `zone` is that of the days it is shown.
 
-    async def of(self, episode: row.EntryRow, facts: Sequence[str]) -> Found:
+        Before each fact is looked for, `pause` is awaited.
+        """
+        self._search, self._model, self._prompts, self._zone, self._pause = search, model, prompts, zone, pause
+
+    async def of(self, episode: row.EntryRow, facts: Sequence[str], moments: Sequence[int]) -> Found:
         """Return what the facts of an Episode contradict, and what contradicts them, among its owner's live facts.
+
+        `moments` are theirs, microseconds since 1970: a narrative tells of days that are long over.
 
         Where nothing can be searched nothing is found: a correction is worth less than the fact.
         """
         like = await self._like(episode, facts)
-        found = await asyncio.to_thread(_told, episode, facts, like)
+        found = await asyncio.to_thread(_told, moments, facts, like)
         if self._model.is_set_up and any(like):
             before = await self._asked(episode, facts, like, found.before)
             found = found._replace(before=before)
@@ -94,6 +100,7 @@ class Contradictions:
         like: list[dict[str, row.EntryRow]] = []
         for fact in facts:
             about: dict[str, row.EntryRow] = {}
+            await self._pause()
             for text in (fact, *correct.topics(fact)):
                 asked = query.Query(
                     owner=episode.owner,
@@ -120,7 +127,9 @@ class Contradictions:
     ) -> dict[int, tuple[str, ...]]:
         """Add what the model says to what the words tell; its numbers can only mean what it was shown."""
         found = {at: list(ids) for at, ids in told.items()}
-        waiting = [at for at in range(len(facts)) if any(_is_before(one, episode) for one in like[at].values())]
+        waiting = [
+            at for at in range(len(facts)) if any(_is_before(one, episode.timestamp_us) for one in like[at].values())
+        ]
         while waiting:
             shown, old = _batch(waiting, like, episode)
             waiting = waiting[len(shown) :]
@@ -168,14 +177,14 @@ def within(facts: Sequence[str]) -> dict[int, tuple[int, ...]]:
     return found
 
 
-def _told(episode: row.EntryRow, facts: Sequence[str], like: Sequence[Mapping[str, row.EntryRow]]) -> Found:
+def _told(moments: Sequence[int], facts: Sequence[str], like: Sequence[Mapping[str, row.EntryRow]]) -> Found:
     """Tell by words alone. Runs in a thread."""
     before: dict[int, tuple[str, ...]] = {}
     after: list[tuple[row.EntryRow, int]] = []
     for at, fact in enumerate(facts):
         earlier = []
         for one in like[at].values():
-            if _is_before(one, episode):
+            if _is_before(one, moments[at]):
                 if correct.contradicts(fact, said(one)):
                     earlier.append(one.entry_id)
             elif correct.contradicts(said(one), fact):
@@ -185,9 +194,9 @@ def _told(episode: row.EntryRow, facts: Sequence[str], like: Sequence[Mapping[st
     return Found(before=before, within=within(facts), after=tuple(after))
 
 
-def _is_before(one: row.EntryRow, episode: row.EntryRow) -> bool:
-    """Return whether a fact that is there was said before the Episode; of the same moment, it was."""
-    return one.timestamp_us <= episode.timestamp_us
+def _is_before(one: row.EntryRow, moment_us: int) -> bool:
+    """Return whether a fact that is there was said before a moment; of the same moment, it was."""
+    return one.timestamp_us <= moment_us
 
 
 def _batch(
@@ -206,4 +215,4 @@ def _batch(
 
 
 def _before(rows: Iterable[row.EntryRow], episode: row.EntryRow) -> list[row.EntryRow]:
-    return [one for one in rows if _is_before(one, episode)]
+    return [one for one in rows if _is_before(one, episode.timestamp_us)]

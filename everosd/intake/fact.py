@@ -31,6 +31,8 @@ log = structlog.get_logger(__name__)
 NAME = "extract_atomic_facts"
 PROMPT = "atomic_facts"
 FACT = contradiction.FACT
+_NARRATIVE = "cluster"
+"""`parent_type` of an Episode that was merged from others."""
 
 MAX_FACT_CHARS = 1_000
 """A longer statement of a model's is none."""
@@ -38,6 +40,10 @@ PATIENCE_S = 5.0
 """How long a run waits for the ledger to have what is on disk."""
 _ROOM = 0.75
 """Share of what a model takes that the text may fill: the prompt is beside it, and its tokens are counted roughly."""
+
+
+async def at_once() -> None:
+    """Wait for nothing."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +66,7 @@ class Facts:
         zone: Callable[[], dt.tzinfo],
         time: clock.Clock,
         settled: Callable[[], Awaitable[None]],
+        pause: Callable[[], Awaitable[None]] = at_once,
     ) -> None:
         """Wire it.
 
@@ -72,13 +79,16 @@ class Facts:
             zone: Of the days that the model is shown.
             time: For waiting, and the moment of notes.
             settled: Returns once the ledger has what was on disk at the start.
+            pause: Awaited between pieces of work that take a few milliseconds each.
         """
         self._reader, self._pen, self._model, self._prompts, self._search = reader, pen, model, prompts, search
         self._zone, self._clock, self._settled = zone, time, settled
         self._arrivals = arrival.Arrivals(time, PATIENCE_S)
         self._turns: weakref.WeakValueDictionary[tuple[types.Owner, str], asyncio.Lock] = weakref.WeakValueDictionary()
         """Of Episodes whose facts are being taken."""
-        self._contradictions = contradiction.Contradictions(search=search, model=model, prompts=prompts, zone=zone)
+        self._contradictions = contradiction.Contradictions(
+            search=search, model=model, prompts=prompts, zone=zone, pause=pause
+        )
 
     async def run(self, event: strategy.Event) -> str:
         """Give an Episode the facts of its present text, unless it has them; of several calls for one the first does it.
@@ -155,9 +165,10 @@ class Facts:
         if not facts:
             await self._note_empty(episode, digest)
             return {}
-        found = await self._contradictions.of(episode, facts)
+        moments = _moments(episode, facts, self._zone())
+        found = await self._contradictions.of(episode, facts, moments)
         drafts = [
-            _draft(episode, fact, digest=digest, by=by, corrects=found.before.get(at, ()))
+            _draft(episode, fact, at_us=moments[at], digest=digest, by=by, corrects=found.before.get(at, ()))
             for at, fact in enumerate(facts)
         ]
         ids = await self._pen.append(episode.owner, FACT, drafts)
@@ -297,10 +308,31 @@ def source_digest(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-def _draft(episode: row.EntryRow, fact: str, *, digest: str, by: str, corrects: Sequence[str]) -> entry.Draft:
+def _moments(episode: row.EntryRow, facts: Sequence[str], zone: dt.tzinfo) -> list[int]:
+    """Return when each fact of an Episode was so: a narrative tells of many days, and is as old as the last of them.
+
+    Of a day before that, noon of it: the narrative does not have the time.
+    """
+    if episode.parent_type != _NARRATIVE:
+        return [episode.timestamp_us] * len(facts)
+    newest = clock.from_us(episode.timestamp_us).astimezone(zone)
+    return [_moment(spoken.day_of(fact), newest) for fact in facts]
+
+
+def _moment(day: str, newest: dt.datetime) -> int:
+    try:
+        at = dt.datetime.combine(dt.date.fromisoformat(day), dt.time(12), newest.tzinfo)
+    except ValueError:  # none, or none that there is
+        at = newest
+    return clock.to_us(at if at.date() < newest.date() else newest)
+
+
+def _draft(
+    episode: row.EntryRow, fact: str, *, at_us: int, digest: str, by: str, corrects: Sequence[str]
+) -> entry.Draft:
     fields = {
         "owner_id": episode.owner.id,
-        "timestamp": rows.iso(episode.timestamp_us),
+        "timestamp": rows.iso(at_us),
         "parent_type": "episode",
         "parent_id": episode.entry_id,
         "session_id": episode.session_id or "",

@@ -28,6 +28,7 @@ DAY = re.compile(r"^(?P<day>\d{4}-\d\d-\d\d)(?P<time> \d\d:\d\d)?$")
 """A line that says when was said what follows; without a time, it stands in a narrative."""
 
 _MIN_WORDS, _MIN_SIGNS = 3, 4
+_DATED = re.compile(r"\S \((\d{4}-\d\d-\d\d)\)$")
 _TURN = re.compile(rf"^(?P<name>[^\s:：][^:：\n]{{0,{NAME_CHARS - 1}}})(?P<mark>: ?|：)(?P<text>.*)$")
 _DETAIL = re.compile(r"^[-*] (?:(?P<day>\d{4}-\d\d-\d\d): )?(?P<text>.*)$")
 _FENCE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
@@ -69,6 +70,12 @@ def facts(content: str) -> list[str]:
             if len(found) >= MAX_FACTS:
                 return list(found)
     return list(found)
+
+
+def day_of(fact: str) -> str:
+    """Return the day behind a fact of a narrative, `2026-08-10`; empty where there is none."""
+    found = _DATED.search(fact)
+    return found[1] if found else ""
 
 
 def parts(turn: Turn) -> list[str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
@@ -123,21 +124,39 @@ def best_facts(facts: Iterable[Evidence]) -> dict[int, Evidence]:
     return best
 
 
+def dated_by_facts(facts: Iterable[Evidence], periods: Sequence[period.Period]) -> dict[int, float]:
+    """Return how well a fact of each entry fits what is said of when, by the entry's link: a narrative tells of many days."""
+    fits: dict[int, float] = {}
+    for fact in facts if periods else ():
+        if fact.parent_link:
+            fits[fact.parent_link] = max(fits.get(fact.parent_link, 0.0), period.fit(periods, fact.timestamp_us))
+    return fits
+
+
+def dated(one: Evidence, periods: Sequence[period.Period]) -> Evidence:
+    """Return a fact with the score that it has where it is looked for by itself: lifted by how well it fits."""
+    fit = period.fit(periods, one.timestamp_us) if periods else 0.0
+    return msgspec.structs.replace(one, score=one.score + (1 - one.score) * DATED * fit) if fit else one
+
+
 def lifted(
-    entries: Iterable[Evidence], facts: Mapping[int, Evidence], periods: Sequence[period.Period] = ()
+    entries: Iterable[Evidence],
+    facts: Mapping[int, Evidence],
+    periods: Sequence[period.Period] = (),
+    days: Mapping[int, float] = MappingProxyType({}),
 ) -> list[Ranked]:
     """Rank entries by their own score, raised by their best fact, then by how well they fit what is said of when.
 
     `own + (1 - own) * LIFT * fact`: never lower than the entry's own, never above 1, and an entry without facts keeps
-    its score. The same again with `DATED` and the fit.
+    its score. The same again with `DATED` and the fit: of the entry's moment, or what `dated_by_facts` says of it.
     """
     ranked = []
     for own in entries:
         fact = facts.get(own.link)
         score = own.score if fact is None else own.score + (1 - own.score) * LIFT * fact.score
-        dated = period.fit(periods, own.timestamp_us) if periods else 0.0
-        score += (1 - score) * DATED * dated
-        ranked.append(Ranked(own=own, fact=fact, dated=dated, score=score))
+        fit = max(period.fit(periods, own.timestamp_us), days.get(own.link, 0.0)) if periods else 0.0
+        score += (1 - score) * DATED * fit
+        ranked.append(Ranked(own=own, fact=fact, dated=fit, score=score))
     return ordered(ranked)
 
 

@@ -72,7 +72,8 @@ class Aim(msgspec.Struct, frozen=True, kw_only=True):
     def dated(self, kinds: tuple[str, ...]) -> where.Where:
         """Return the bounds of entries of these kinds that are of the time that the query names, or soon after."""
         during = [where.During(from_us=one.from_us, to_us=one.later_us - 1) for one in self.periods]
-        return self._where(kinds, where.All(parts=(self.clause, where.Any(parts=tuple(during)))))
+        within = where.Any(parts=tuple(during))
+        return self._where(kinds, within if kinds == FACT_KINDS else where.All(parts=(self.clause, within)))
 
     def _where(self, kinds: tuple[str, ...], clause: where.Clause) -> where.Where:
         return where.Where(owner=self.owner, kinds=kinds, statuses=self.statuses, now_us=self.now_us, clause=clause)
@@ -145,7 +146,7 @@ def find(leg: Leg, aim: Aim, *, is_alone: bool) -> Found:
     """Ask one index; with `is_alone` only for what fits into the answer."""
     k = aim.top_k + SPARE if is_alone else max(MIN_CANDIDATES, aim.top_k + SPARE)
     groups = tuple(fuse.by_key(_found(leg, aim, kinds, k)) for kinds in aim.groups())
-    facts = leg.search(aim.bounds(FACT_KINDS), N_FACTS) if has_facts(aim) else []
+    facts = _found(leg, aim, FACT_KINDS, N_FACTS) if has_facts(aim) else []
     return Found(leg=leg, groups=groups, facts=fuse.by_key(facts))
 
 
@@ -158,7 +159,7 @@ def _found(leg: Leg, aim: Aim, kinds: tuple[str, ...], k: int) -> list[contract.
 def rank(aim: Aim, words: Found | None, near: Found | None, *, nests_facts: bool = False) -> Ranking:
     """Make one ranking of what one or two legs found."""
     facts = _facts(aim, words, near)
-    best = fuse.best_facts(facts)
+    best, dated = fuse.best_facts(facts), fuse.dated_by_facts(facts, aim.periods)
     # By words alone nothing is known of similarity: there the radius bounds the score, as `min_score` does.
     floor = max(aim.min_score, aim.radius) if near is None else aim.min_score
     radius = 0.0 if near is None else aim.radius
@@ -172,11 +173,12 @@ def rank(aim: Aim, words: Found | None, near: Found | None, *, nests_facts: bool
             None if words is None else words.completed(bounds, at, links),
             None if near is None else near.completed(bounds, at, links),
         )
-        placed = fuse.cut(fuse.lifted(entries, lifting, aim.periods), min_score=floor, radius=radius)
+        lifted = fuse.lifted(entries, lifting, aim.periods, dated if lifting else {})
+        placed = fuse.cut(lifted, min_score=floor, radius=radius)
         if words is not None:  # what has none of the words and is not near either was not found
             placed = [one for one in placed if one.score > 0]
         ranked += placed[: aim.top_k + SPARE]
-    return Ranking(ranked=tuple(ranked), facts=_nested(facts, ranked) if nests_facts else {})
+    return Ranking(ranked=tuple(ranked), facts=_nested(facts, ranked, aim.periods) if nests_facts else {})
 
 
 def has_facts(aim: Aim) -> bool:
@@ -204,10 +206,12 @@ def _completed(
     return found | fuse.by_key(leg.score(bounds, unknown)) if unknown else found
 
 
-def _nested(facts: list[fuse.Evidence], ranked: Sequence[fuse.Ranked]) -> dict[int, list[fuse.Evidence]]:
-    """Return the facts that matched by themselves, by the link of their entry, best first."""
+def _nested(
+    facts: list[fuse.Evidence], ranked: Sequence[fuse.Ranked], periods: Sequence[period.Period]
+) -> dict[int, list[fuse.Evidence]]:
+    """Return the facts that matched by themselves, by the link of their entry, best first; those of the time asked for before others."""
     wanted = {one.own.link for one in ranked}
-    matched = [one for one in facts if one.keyword or (one.similarity or 0.0) >= NEAR]
+    matched = [fuse.dated(one, periods) for one in facts if one.keyword or (one.similarity or 0.0) >= NEAR]
     nested: dict[int, list[fuse.Evidence]] = {}
     for fact in sorted(matched, key=lambda one: (-one.score, -one.key)):
         if fact.parent_link in wanted and len(nested.setdefault(fact.parent_link, [])) < FACTS_SHOWN:

@@ -50,10 +50,12 @@ class Place:
         given = {"model": "stub", "base_url": stub.url, "max_retries": 0} | settings
         self.model.use(msgspec.structs.replace(self.node.config.llm, **given))
 
-    async def write(self, content: str, day: int = 1, owner: types.Owner | None = None) -> str:
+    async def write(
+        self, content: str, day: int = 1, owner: types.Owner | None = None, *, origin: str = "memcell"
+    ) -> str:
         """Write an Episode of a day of March; return its id."""
         at = dt.datetime(2026, 3, day, 12, tzinfo=dt.UTC).isoformat()
-        fields = {"session_id": "s_1", "timestamp": at, "parent_type": "memcell"}
+        fields = {"session_id": "s_1", "timestamp": at, "parent_type": origin}
         draft = entries.Draft(fields=fields, sections=(("Subject", "A talk"), ("Content", content)))
         pen = self.node.cascade.writer
         return (await pen.append(owner or self.owner, "episode", [draft], date="2026-03-02"))[0]
@@ -186,6 +188,26 @@ async def test_a_correction_is_written_beside_the_fact_and_ranks_above(place: Pl
     assert [new, old] == await place.found("Where in Oslo near the harbour?", "hybrid")
     assert [] == [one for one in await place.of(foreign, BEN) if "corrects" in fields(one)]
     assert (await verify.verify(place.node.cascade)).is_clean
+
+
+async def test_facts_of_a_narrative_are_of_their_days(place: Place) -> None:
+    """What it tells of an earlier day corrects nothing that was said since; what no day of the calendar is, is no day."""
+    new = await place.put(BERGEN, day=9)
+    said = ("2026-03-01", "Mara: I live in Oslo, near the harbour.", "2026-03-20", "Mara: My garden is in bloom again.")
+    content = "\n".join((*said, "2026-03-32", "Mara: My cat has had kittens."))
+    old = await place.write(content, day=20, origin="cluster")
+    await place.run(old)
+    facts, moved = await place.of(old), (await place.of(new))[0]
+    assert ["Oslo, near the harbour. (2026-03-01)", "in bloom again. (2026-03-20)", "had kittens. (2026-03-32)"] == [
+        contradiction.said(one).split(maxsplit=4)[-1] for one in facts
+    ]
+    assert ["2026-03-01T12:00:00+00:00", *["2026-03-20T12:00:00+00:00"] * 2] == [
+        fields(one)["timestamp"] for one in facts
+    ]
+    assert [] == [one for one in facts if "corrects" in fields(one)]
+    assert f"[{facts[0].entry_id}]" == fields(moved)["corrects"]
+    plain = await place.put("A note.\n\nMara was in Oslo (2026-02-02)", day=3)
+    assert ["2026-03-03T12:00:00+00:00"] == [fields(one)["timestamp"] for one in await place.of(plain)]
 
 
 async def test_what_was_read_later_and_said_earlier_is_corrected(place: Place) -> None:

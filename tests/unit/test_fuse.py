@@ -71,6 +71,18 @@ def test_what_is_of_the_time_asked_for_is_lifted() -> None:
     assert 1 == sure.score
 
 
+def test_a_fact_of_the_time_asked_for_makes_its_entry_one() -> None:
+    """The best fit of the entry and of its facts counts, and a fact is lifted as an entry is."""
+    asked = [period.Period(from_us=2, until_us=3)]
+    facts = [scored(2, 0.5, parent=1), scored(3, 0.5, parent=1), scored(9, 0.5, parent=8), scored(2, 0.5)]
+    days = fuse.dated_by_facts(facts, asked)
+    assert {1: 1.0, 8: period.LATER_FITS} == days
+    assert [1.0] == [one.dated for one in fuse.lifted([scored(1, 0.5)], {}, asked, days)]
+    assert [0.65, 0.575, 0.575] == [round(fuse.dated(one, asked).score, 6) for one in facts[:3]]
+    assert {} == fuse.dated_by_facts(facts, [])
+    assert facts[0] == fuse.dated(facts[0], [])
+
+
 @hypothesis.given(st.lists(st.tuples(st.none() | Shares, st.none() | Shares, Shares), min_size=2, max_size=12))
 def test_a_score_does_not_depend_on_the_other_hits(given: list[tuple[float | None, float | None, float]]) -> None:
     """Each entry scores alone what it scores in company."""

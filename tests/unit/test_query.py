@@ -389,6 +389,31 @@ async def test_entries_of_the_day_that_is_asked_for_come_first(
         assert all(hit.why is not None and hit.why.dated < 1 for hit in rest)
 
 
+@pytest.mark.parametrize("method", ["keyword", "vector", "hybrid"])
+async def test_a_narrative_is_of_the_days_of_its_facts(
+    store: memory_rows.MemoryStore, vectors: memory_vectors.MemoryVectors, both: query.Search, method: query.Method
+) -> None:
+    """It is as old as the last of them: who asks for one before finds it all the same, and what it says of that day first."""
+    day_us = 86_400_000_000
+    entries = [
+        store.entry(f"visits to the harbour {n}", timestamp_us=memory_rows.NOW_US - n * day_us) for n in range(9)
+    ]
+    parent = {"kind": "atomic_fact", "parent_type": "episode", "parent_id": entries[8].entry_id}
+    facts = [
+        store.entry("the harbour" + " again" * n, timestamp_us=memory_rows.NOW_US - (8 + n) * day_us, **parent)
+        for n in range(60)
+    ]
+    await add_both(store, vectors, *entries, *facts)
+    day = clock.from_us(facts[50].timestamp_us)
+    first = (await both.run(asked(f"the harbour on {day:%Y-%m-%d}", method, top_k=5, explains=True))).episodes[0]
+    assert entries[8].key == first.row.key
+    assert first.why is not None
+    assert 1.0 == first.why.dated
+    if method == "hybrid":
+        assert facts[50].key == first.facts[0].row.key
+        assert sorted((fact.score for fact in first.facts), reverse=True) == [fact.score for fact in first.facts]
+
+
 @pytest.mark.parametrize("method", ["vector", "hybrid"])
 async def test_an_answer_is_the_beginning_of_a_longer_one(
     store: memory_rows.MemoryStore, vectors: memory_vectors.MemoryVectors, both: query.Search, method: query.Method
