@@ -90,7 +90,7 @@ class Typed:
         reply.called(request, "memory/update")
         asked = requests.decode(UPDATE, await reply.body(request))
         change = self._change(asked)
-        path = None if asked.path is None else layout.check_memory_path(asked.path)
+        path = None if asked.path is None else memory.check_path(asked.path)
         owner, entry_id = await self._target(asked, asked.memory_id)
         if not entry_id.startswith("mem_"):
             message = "only typed memories are updated: of anything else its file is edited"
@@ -124,7 +124,7 @@ class Typed:
             found = await forgetting.look(owner, entry_id)
             raise errors.ConfirmationRequired(_would_go(asked.mode, found), _CONFIRM)
         else:
-            done = await forgetting.remove(owner, entry_id, asked.mode, reason=reason, replacement=text)
+            done = await forgetting.remove(owner, entry_id, asked.mode, reason=reason, replacement_text=text)
         data = typed_schema.ForgottenData(
             id=types.public_id(owner.id, entry_id),
             mode=asked.mode,
@@ -259,7 +259,7 @@ class Typed:
             "provenance": self._json(asked.provenance, "provenance")[0],
         }
         return remember.Wanted(
-            path=layout.check_memory_path(asked.path),
+            path=memory.check_path(asked.path),
             memory_type=asked.memory_type,
             change=memory.Change(
                 content=self._text(asked.content, "content"),

@@ -18,7 +18,7 @@ from everosd import errors, types
 from everosd.cascade import rebuild
 from everosd.intake import unsay
 from everosd.lifecycle import desk, memory, row, trace
-from everosd.log import entry, entry_text, heal, job, layout
+from everosd.log import entry, entry_text, heal, job, layout, replacement
 from everosd.store import lifecycle
 from everosd.store import row as store_row
 
@@ -108,7 +108,7 @@ class Forgetting:
         mode: Literal["redact", "hard_delete"],
         *,
         reason: str = "",
-        replacement: str = "",
+        replacement_text: str = "",
         progress: rebuild.Progress = rebuild.silent,
     ) -> Forgotten:
         """Remove the text of a memory or an Episode for good, and with `hard_delete` the entry itself; all that it left, too.
@@ -124,7 +124,7 @@ class Forgetting:
             was = "gone" if before is None else before.status
             await self._bury(owner, entry_id, mode, reason, found, before)
             self._desk.step("buried")
-            left = await self._take_out(entry_id, mode, found, replacement)
+            left = await self._take_out(entry_id, mode, found, replacement_text)
             await self._scrub(owner, {*found.ids, entry_id}, (*found.entries, *found.derived))
             await self._derive_anew(left, progress)
         now = await self._desk.reader.find(owner, entry_id)
@@ -164,13 +164,18 @@ class Forgetting:
             drafts.insert(0, row.status(change, at))
         await self._desk.until_logged(owner, await self._desk.log(owner, drafts))
 
-    async def _take_out(self, entry_id: str, mode: str, found: trace.Trace, replacement: str) -> list[str]:
+    async def _take_out(self, entry_id: str, mode: str, found: trace.Trace, replacement_text: str) -> list[str]:
         """Take the text out of every file, the entry itself last; return what is left, and why."""
         left = list(found.said.illegible)
         if found.said.others:
             left.append(f"{len(found.said.others)} messages of {found.segment}, which others sent or share")
         bare = functools.partial(_bare_rows, found.ids | {entry_id}, mode=mode)
-        known = await self._digests(found, bare)
+        of_entry = (
+            functools.partial(_without, frozenset((entry_id,)))
+            if mode == "hard_delete"
+            else functools.partial(_redacted, entry_id, replacement_text or REDACTED)
+        )
+        known = await self._digests(found, bare, of_entry)
         paths = {*found.entries, *found.derived, *found.rows, *found.said.paths}
         with self._desk.cascade.erasing(paths):
             if found.session is not None:
@@ -185,28 +190,50 @@ class Forgetting:
                 await self._desk.pen.expunge(path, functools.partial(_without, frozenset(ids)))
             self._desk.step("facts_removed")
             for path in found.entries:
-                change = (
-                    functools.partial(_without, frozenset((entry_id,)))
-                    if mode == "hard_delete"
-                    else functools.partial(_redacted, entry_id, replacement or REDACTED)
-                )
-                await self._desk.pen.expunge(path, change)
+                await self._desk.pen.expunge(path, of_entry)
             self._desk.step("entry_removed")
             await self._until_unknown(paths, known)
-        return left
+        return left + await self._copies(entry_id, found, mode)
 
-    async def _digests(self, found: trace.Trace, bare: job.Expunging) -> list[tuple[str, str, bytes]]:
+    async def _copies(self, entry_id: str, found: trace.Trace, mode: str) -> list[str]:
+        """Return second entries of the id in a file: they can be removed, and not be told apart to be rewritten."""
+        if mode == "hard_delete":
+            return []
+
+        def copied(connection: sqlite3.Connection) -> list[str]:
+            one = "SELECT line FROM entries WHERE path = ? AND entry_id = ? AND nth > 0"
+            return [
+                f"{path}:{line}: a second entry {entry_id}"
+                for path in found.entries
+                for (line,) in connection.execute(one, (path, entry_id))
+            ]
+
+        return await self._desk.cascade.database.write(copied)
+
+    async def _digests(
+        self, found: trace.Trace, bare: job.Expunging, of_entry: job.Expunging
+    ) -> list[tuple[str, str, bytes]]:
         """Return file, id and digest of all that the ledger has of it and that is to go, as it is before anything is removed."""
-        wanted = _joined(found.entries, found.derived, found.rows, found.said.paths)
+        always = [
+            (path, each) for some in (found.derived, found.said.paths) for path, ids in some.items() for each in ids
+        ]
+        perhaps = [
+            (path, each, change)
+            for some, change in ((found.entries, of_entry), (found.rows, bare))
+            for path, ids in some.items()
+            for each in ids
+        ]
 
         def known(connection: sqlite3.Connection) -> list[tuple[str, str, bytes]]:
-            one = "SELECT digest, kind, raw FROM entries WHERE path = ? AND entry_id = ?"
-            return [
+            one = "SELECT digest, kind, raw, form, nth FROM entries WHERE path = ? AND entry_id = ?"
+            held = [
+                (path, each, digest) for path, each in always for digest, *_ in connection.execute(one, (path, each))
+            ]
+            return held + [
                 (path, each, digest)
-                for path, ids in wanted.items()
-                for each in ids
-                for digest, kind, raw in connection.execute(one, (path, each))
-                if kind != row.KIND or bare([entry_text.read(kind, each, raw)])
+                for path, each, change in perhaps
+                for digest, kind, raw, form, nth in connection.execute(one, (path, each))
+                if change([entry_text.read(kind, each, raw, form=form, nth=nth)])
             ]
 
         return await self._desk.cascade.database.write(known)
@@ -268,7 +295,13 @@ def _without(ids: frozenset[str], entries: Sequence[entry.Entry]) -> dict[str, e
 
 
 def _redacted(entry_id: str, text: str, entries: Sequence[entry.Entry]) -> dict[str, entry.Entry | None]:
-    return {one.id: memory.redacted(one, text) for one in entries if one.id == entry_id and one.nth == 0}
+    changed: dict[str, entry.Entry | None] = {}
+    for one in entries:
+        if one.id == entry_id and one.nth == 0:
+            new = memory.redacted(one, text)
+            if replacement.raw(new) != one.raw:
+                changed[one.id] = new
+    return changed
 
 
 def _bare_rows(targets: frozenset[str], entries: Sequence[entry.Entry], *, mode: str) -> dict[str, entry.Entry | None]:

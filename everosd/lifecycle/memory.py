@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from everosd.log import entry, entry_text, kind, replacement, view
+from everosd import errors
+from everosd.log import entry, entry_text, kind, layout, replacement, view
 from everosd.store import row as store_row
 
 KIND = "memory"
@@ -49,6 +50,19 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     """None: stays; empty: goes."""
     fields: Mapping[str, str] = {}
     """Inline fields by name, as written; an empty one goes. Never mutated."""
+
+
+def check_path(value: str) -> str:
+    """Return the path of a typed memory in NFC, without slashes at its ends.
+
+    Raises:
+        RequestError: it is none that there can be; a part whose folder could not bear its name is refused, too.
+    """
+    text = layout.check_memory_path(value)
+    if any(layout.encode(part).endswith(layout.ending(part)) for part in text.split("/")):
+        message = f"must not have a part of more than {layout.MAX_SEGMENT_BYTES} bytes, as its folder is called"
+        raise errors.RequestError(message, field="path")
+    return text
 
 
 def draft(change: Change) -> entry.Draft:

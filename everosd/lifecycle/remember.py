@@ -6,7 +6,7 @@ import msgspec
 
 from everosd import errors, types
 from everosd.lifecycle import desk, memory, row, update, versions
-from everosd.log import entry, layout
+from everosd.log import entry
 from everosd.store import lifecycle
 from everosd.store import row as store_row
 
@@ -50,7 +50,7 @@ class Remembering:
             WriteRefused: nothing was written.
             StoreError: nothing was written, because the ledger cannot say what there is already.
         """
-        wanted = msgspec.structs.replace(wanted, path=layout.check_memory_path(wanted.path))
+        wanted = msgspec.structs.replace(wanted, path=memory.check_path(wanted.path))
         if not (wanted.semantic_key or wanted.dedupe):
             return await self._create(owner, wanted)
         async with self._desk.pen.in_turn(owner):

@@ -89,7 +89,7 @@ class Updates:
             StoreError: it is written, and the ledger does not take note.
         """
         if path is not None:
-            path = layout.check_memory_path(path)
+            path = memory.check_path(path)
         async with self._desk.pen.in_turn(owner):
             await self._desk.caught_up()
             found = await self._found(owner, entry_id)
