@@ -62,7 +62,6 @@ def _values(entry: state.EntryState) -> tuple[object, ...]:
     fields = read.fields
     written = fields.get("importance", "").strip()
     metadata = _metadata(fields.get("metadata", ""))
-    seen = view.view(read) if entry.kind == "memory" else None
     return (
         fraction(written, lifecycle.IMPORTANCE),
         "" if written.casefold() in _NULLS else written,
@@ -74,8 +73,17 @@ def _values(entry: state.EntryState) -> tuple[object, ...]:
         fields.get("team_id", "").strip(),
         fields.get("semantic_key", "").strip() or metadata.get("semantic_key", ""),
         fields.get("promotion_key", "").strip() or metadata.get("promotion_key", ""),
-        lifecycle.content_digest(seen.content) if isinstance(seen, kinds.Memory) else "",
+        lifecycle.content_digest(_content(read)) if entry.kind == "memory" else "",
     )
+
+
+def _content(read: forms.Entry) -> str:
+    """Return what a memory says."""
+    last = read.sections[-1] if read.sections else ("", "")
+    if last[0] == "Content" and read.form == "marked":  # as everosd writes it
+        return last[1]
+    seen = view.view(read)
+    return seen.content if isinstance(seen, kinds.Memory) else ""
 
 
 def fraction(written: str, otherwise: float) -> float:
