@@ -83,6 +83,7 @@ class Learning:
             cascade=cascade,
         )
         self.engine.on_drained = self.intake.on_drained
+        cascade.gives_way = self._is_answering
         for projection in cascade.projections:
             if projection.is_prompt:
                 projection.gives_way = functools.partial(_comes_soon, projection, self.intake, cascade)
@@ -90,6 +91,10 @@ class Learning:
         """What consolidates clusters; None until it is there."""
         self.lifecycle: scheduled.Scheduled | None = None
         """What makes passes over typed memories; None until it is there."""
+
+    def _is_answering(self) -> bool:
+        """Tell whether somebody waits for an extraction that takes the processor; while a model is asked there is time."""
+        return self.chat.state.n_under_way == 0 and self.intake.is_extracting()
 
     def in_force(self) -> config.Config:
         """Return the settings of this moment."""
@@ -120,6 +125,7 @@ class Learning:
             look=self._cascade.mark,
             is_shown=functools.partial(_is_shown, self._cascade),
             give_way=self.intake.give_way,
+            pause=self.intake.pause,
             caught_up=self._caught_up,
             time=self._clock,
         )

@@ -60,7 +60,9 @@ class Parts:
     is_shown: Callable[[types.Lsn], bool]
     """Whether every index that is open has followed the ledger as far as this."""
     give_way: Callable[[], Awaitable[None]]
-    """Waits while somebody is being answered."""
+    """Waits while somebody is being answered, before something begins."""
+    pause: Callable[[], Awaitable[None]]
+    """The same for a moment, between pieces of it."""
     caught_up: Callable[[], Awaitable[None]]
     """Waits until the ledger is in step with what was on disk at the start."""
     time: clocks.Clock
@@ -104,6 +106,7 @@ def facts(parts: Parts) -> fact.Facts:
         zone=parts.zone,
         time=parts.time,
         settled=parts.caught_up,
+        pause=parts.pause,
     )
 
 

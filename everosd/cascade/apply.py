@@ -67,6 +67,8 @@ class Cascade:
         self.projections = tuple(projections)
         self.embedding = embedding
         """Makes the vectors of the projection that needs some; None where there is none."""
+        self.gives_way: Callable[[], bool] = _never
+        """Asked before what everosd itself wrote is read: whether somebody is being answered."""
         self.writer = writer
         self._settler = settler
         self._clock = time
@@ -132,13 +134,20 @@ class Cascade:
 
     def mark(self, paths: Iterable[types.RelPath]) -> None:
         """Ask for a look at these files, before any backlog; logs of sessions, which are not searched, wait for each other."""
-        logs: list[types.RelPath] = []
+        self._mark(paths, layout.is_in_session)
+
+    def _mark(self, paths: Iterable[types.RelPath], is_later: Callable[[types.RelPath], bool]) -> None:
+        later: list[types.RelPath] = []
         others: list[types.RelPath] = []
         for path in paths:
-            (logs if layout.is_in_session(path) else others).append(path)
+            (later if is_later(path) else others).append(path)
         self._dirty.mark(others)
-        self._dirty.mark_logs(logs, self._clock.monotonic_s())
+        self._dirty.mark_logs(later, self._clock.monotonic_s(), is_busy=self._is_busy())
         self._work.set()
+
+    def _is_busy(self) -> bool:
+        """Tell whether somebody is being answered who does not wait for what is to be read."""
+        return not self.is_awaited and self.gives_way()
 
     def wrote(self, path: types.RelPath) -> None:
         """Take note that everosd itself has just written to a file, so that `until_shown` can wait for it."""
@@ -147,7 +156,7 @@ class Cascade:
     async def _collect(self) -> None:
         while True:
             batch = await self._settler.next()
-            self.mark(batch.paths)
+            self._mark(batch.paths, lambda path: path in self._unshown or layout.is_in_session(path))
             if batch.rescan:
                 await self.reconcile(batch.rescan)
             for folder in batch.folders:
@@ -235,7 +244,7 @@ class Cascade:
         now_s = self._clock.monotonic_s()
         if not self._ingest.alarm:
             self._dirty.mark(map(types.RelPath, self._ingest.grace.due(now_s)))
-        self._dirty.mark_due(now_s)
+        self._dirty.mark_due(now_s, is_busy=self._is_busy())
 
     def _next_due_s(self) -> float | None:
         now_s = self._clock.monotonic_s()
@@ -459,6 +468,11 @@ class Cascade:
             projections=self.projection_states(),
             embedding=None if self.embedding is None else self.embedding.model_status(),
         )
+
+
+def _never() -> bool:
+    """Give way to nobody."""
+    return False
 
 
 def _any_gone(root: pathlib.Path, paths: Iterable[types.RelPath]) -> bool:

@@ -14,7 +14,10 @@ CHUNK_BYTES = 4_000_000
 """Bytes per transaction, so that many large files do not make one long one."""
 
 LOGS_S = 0.1
-"""How long what is said in conversations is collected before it is read: twenty of them then cost little more than one."""
+"""How long what everosd itself writes is collected before it is read: twenty conversations then cost little more than one."""
+
+HELD_S, LOOK_S = 1.0, 0.02
+"""How long that waits at most while somebody is being answered, and how often it is looked whether that is still so."""
 
 RETRY_S = (0.2, 1.0, 5.0, 15.0, 60.0)
 """Waits before a file that could not be read is tried again."""
@@ -32,6 +35,8 @@ class Dirty:
         self._backlog: dict[types.RelPath, None] = {}
         self._logs: dict[types.RelPath, None] = {}
         self._logs_due_s = float("-inf")
+        self._logs_held_s = float("inf")
+        """Monotonic: they are read then, whoever is being answered."""
         self._inflight: tuple[types.RelPath, ...] = ()
         self._retries: dict[types.RelPath, tuple[int, float]] = {}
         self._total = 0
@@ -43,17 +48,23 @@ class Dirty:
 
     def mark(self, paths: Iterable[types.RelPath]) -> None:
         """Queue paths before any backlog."""
-        self._urgent.update(dict.fromkeys(paths))
+        for path in paths:
+            self._urgent[path] = None
+            self._logs.pop(path, None)
 
-    def mark_logs(self, paths: Iterable[types.RelPath], now_s: float) -> None:
-        """Queue logs that only machines write to and nobody searches: at once, but not again within `LOGS_S`."""
+    def mark_logs(self, paths: Iterable[types.RelPath], now_s: float, *, is_busy: bool = False) -> None:
+        """Queue what everosd itself wrote and nobody waits for: at once, but not again within `LOGS_S`.
+
+        While the daemon `is_busy` with answers that has time until it is not, but for no longer than `HELD_S`.
+        """
+        if not self._logs:
+            self._logs_held_s = now_s + HELD_S
         self._logs.update(dict.fromkeys(paths))
-        self._mark_logs_due(now_s)
+        self._mark_logs_due(now_s, is_busy=is_busy)
 
-    def _mark_logs_due(self, now_s: float) -> None:
-        if self._logs and self._logs_due_s <= now_s:
-            self.mark(self._logs)
-            self._logs.clear()
+    def _mark_logs_due(self, now_s: float, *, is_busy: bool) -> None:
+        if self._logs and self._logs_due_s <= now_s and (not is_busy or self._logs_held_s <= now_s):
+            self.mark(tuple(self._logs))
             self._logs_due_s = now_s + LOGS_S
 
     def add_backlog(self, paths: Iterable[types.RelPath]) -> None:
@@ -101,14 +112,16 @@ class Dirty:
         """Note that a file could be read, or is known to be gone."""
         self._retries.pop(path, None)
 
-    def mark_due(self, now_s: float) -> None:
+    def mark_due(self, now_s: float, *, is_busy: bool = False) -> None:
         """Queue the files whose time has come."""
-        self._mark_logs_due(now_s)
+        self._mark_logs_due(now_s, is_busy=is_busy)
         self.mark([path for path, (_, due_s) in self._retries.items() if due_s <= now_s])
 
     def next_due_s(self, now_s: float) -> float | None:
         """Return in how many seconds the time of the next file comes; None when there is none."""
-        dues = [due_s for _, due_s in self._retries.values()] + ([self._logs_due_s] if self._logs else [])
+        dues = [due_s for _, due_s in self._retries.values()]
+        if self._logs:
+            dues.append(self._logs_due_s if self._logs_due_s > now_s else now_s + LOOK_S)
         return min((max(0.0, due_s - now_s) for due_s in dues), default=None)
 
     def progress(self) -> tuple[int, int]:

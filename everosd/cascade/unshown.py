@@ -40,6 +40,10 @@ class Unshown:
         if len(self._written) > MAX_PATHS:
             del self._written[next(iter(self._written))]
 
+    def __contains__(self, path: types.RelPath) -> bool:
+        """Tell whether a file was written and not read since."""
+        return path in self._written
+
     def taken(self, paths: Iterable[types.RelPath]) -> None:
         """These files are being read."""
         self._taken = {path: self._written.pop(path) for path in paths if path in self._written}

@@ -41,6 +41,10 @@ QUIET_S = 0.2
 """Nobody asks any more after so long without a request."""
 LONGEST_WAY_S = 1.0
 LOOK_S = 0.02
+PIECE_S = 0.2
+"""The longest that one piece of what has begun waits for requests."""
+BURST_S = 0.1
+"""Sessions that are flushed together follow each other within this time."""
 _MAX_INTEGER = 2**62
 """SQLite's integers end there."""
 
@@ -150,7 +154,8 @@ class Intake:
             cascade=cascade, lines=self._lines, settings=settings, time=time, caught_up=caught_up
         )
         self._n_asking = 0
-        self._asked_s = float("-inf")
+        self._asked_s = self._extracted_s = float("-inf")
+        self._n_extracting = 0
         self._way = asyncio.Lock()
         self._has_started = asyncio.Event()
         self._is_stopping = asyncio.Event()
@@ -381,6 +386,10 @@ class Intake:
         """Tell whether somebody waits for an answer just now."""
         return self._n_asking > 0
 
+    def is_extracting(self) -> bool:
+        """Tell whether somebody waits for an extraction, or did a moment ago: the next one may be on its way."""
+        return self._n_extracting > 0 or self._clock.monotonic_s() - self._extracted_s < BURST_S
+
     async def give_way(self) -> None:
         """Wait while requests are answered, but not for long: what only follows from messages has time, who asks has not.
 
@@ -392,6 +401,12 @@ class Intake:
                 if not self._n_asking and now_s - self._asked_s >= QUIET_S:
                     return
                 await self._clock.sleep(LOOK_S)
+
+    async def pause(self) -> None:
+        """Wait while a request is being answered, but not for long: what follows from messages goes on piece by piece."""
+        until_s = self._clock.monotonic_s() + PIECE_S
+        while (self._n_asking or self.is_extracting()) and self._clock.monotonic_s() < until_s:
+            await self._clock.sleep(LOOK_S)
 
     # -- one session -----------------------------------------------------------------------------------------------
 
@@ -417,6 +432,7 @@ class Intake:
         if not coming:
             return
         stopping = asyncio.create_task(self._is_stopping.wait(), name="intake-stopping")
+        self._n_extracting += 1
         try:
             for one in coming:
                 await asyncio.wait((one, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -424,6 +440,8 @@ class Intake:
                     raise errors.LLMUnavailable(*STOPPING)
                 one.result()
         finally:
+            self._n_extracting -= 1
+            self._extracted_s = self._clock.monotonic_s()
             stopping.cancel()
             for one in coming:
                 if not one.cancel():

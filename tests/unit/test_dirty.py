@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from everosd import types
 from everosd.cascade import dirty
 
@@ -64,4 +66,29 @@ def test_logs_of_conversations_wait_for_each_other_and_nothing_else_does() -> No
     assert (second, third) == queue.take({})
     queue.done()
     assert queue.next_due_s(10.2) is None
+    assert 0 == len(queue)
+
+
+def test_what_everosd_wrote_waits_while_somebody_is_answered_but_not_for_ever() -> None:
+    """A log is read once nobody is being answered, or when its time is up; what is asked for by name is read at once."""
+    queue = dirty.Dirty()
+    first, second, note = paths(3)
+    queue.mark_logs([first], 10.0, is_busy=True)
+    queue.mark([note])
+    assert (note,) == queue.take({})
+    queue.done()
+    queue.mark_due(10.5, is_busy=True)
+    assert () == queue.take({})
+    assert dirty.LOOK_S == pytest.approx(queue.next_due_s(10.5))
+    queue.mark_due(10.5)
+    assert (first,) == queue.take({})
+    queue.done()
+    queue.mark_logs([second], 20.0, is_busy=True)
+    queue.mark_due(20.0 + dirty.HELD_S, is_busy=True)
+    assert (second,) == queue.take({})
+    queue.done()
+    queue.mark_logs([first], 30.0, is_busy=True)
+    queue.mark([first])
+    assert (first,) == queue.take({})
+    queue.done()
     assert 0 == len(queue)

@@ -15,7 +15,7 @@ import pytest
 import structlog
 
 from everosd import clock, config, daemon, errors, learning, strategies, types
-from everosd.cascade import apply, rebuild
+from everosd.cascade import apply, dirty, rebuild
 from everosd.engine import strategy
 from everosd.index import text
 from everosd.intake import online
@@ -522,6 +522,51 @@ async def test_what_follows_gives_way_to_requests_but_not_for_ever(tmp_path: Pat
             await asyncio.wait_for(waiting, 10)  # with somebody still being answered
         await asyncio.wait_for(polite(event), 10)
     assert 2 == len(begun)
+
+
+async def test_work_that_has_begun_pauses_for_requests_but_not_for_ever(tmp_path: Path) -> None:
+    """Between its pieces it waits while somebody is being answered; a request that takes long holds it up for a moment."""
+    async with running(tmp_path) as node:
+        await asyncio.wait_for(intake(node).pause(), 10)
+        with intake(node)._asking():
+            waiting = asyncio.ensure_future(intake(node).pause())
+            await intake(node).add(session(), said("I moved to Porto."), task_id="t")
+            assert not waiting.done()
+            await asyncio.wait_for(waiting, 10)  # with somebody still being answered
+
+
+async def test_what_everosd_wrote_is_read_when_nobody_waits_for_an_extraction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sessions that are flushed together are answered first; a search, and whatever a person saved, waits for none of it."""
+    async with running(tmp_path) as node:
+        cascade, settler = node.cascade, node.cascade._settler
+        await intake(node).add(session(), said("I moved to Porto."), task_id="t")
+        await intake(node).flush(session(), task_id="t")
+        intake(node)._extracted_s = float("-inf")
+        assert not cascade.gives_way()
+        await cascade.settled()
+        (ours,) = [path for path in cascade._ingest.known if "/episodes/" in path]
+        monkeypatch.setattr(dirty, "HELD_S", 60.0)
+        intake(node)._extracted_s = float("inf")  # just now: the next flush may be on its way
+        assert cascade.gives_way()
+        assert node.learning is not None
+        node.learning.chat._n_under_way += 1  # a model is asked, which takes no processor
+        assert not cascade.gives_way()
+        node.learning.chat._n_under_way -= 1
+        theirs = types.RelPath(ours.replace("/mara/", "/nils/"))
+        await asyncio.to_thread((tmp_path / theirs).parent.mkdir, parents=True)
+        await asyncio.to_thread((tmp_path / theirs).write_bytes, (tmp_path / ours).read_bytes())
+        cascade._unshown.wrote(ours)
+        for path in (ours, theirs):
+            settler.mark(path, is_final=True)
+        async with asyncio.timeout(10):
+            while theirs not in cascade._ingest.known:  # noqa: ASYNC110  # of what nobody tells
+                await asyncio.sleep(0.005)
+        assert ours in cascade._unshown
+        async with asyncio.timeout(10):
+            while ours in cascade._unshown:  # it waits for a second at most
+                await cascade.until_shown(user())
 
 
 async def test_the_text_index_is_not_committed_for_each_of_many_requests(tmp_path: Path) -> None:
