@@ -13,6 +13,9 @@ from everosd.log import file, heal, layout
 
 T = TypeVar("T")
 
+_N_THREADS = 4
+"""They wait for the disk most of the time, which brings what several ask for to safety in one go."""
+
 
 class Journal(Protocol):
     """What the writer needs of the ledger: numbers already given, and a memory of its own writes."""
@@ -55,7 +58,7 @@ class Context:
         """Start the threads; for `step` see `log.file`."""
         self.layout, self.journal, self.clock, self.step = places, journal, clock, step
         self.tmp = places.root / ".tmp"
-        self._pool = concurrent.futures.ThreadPoolExecutor(2, thread_name_prefix="log-writer")
+        self._pool = concurrent.futures.ThreadPoolExecutor(_N_THREADS, thread_name_prefix="log-writer")
 
     async def in_thread(self, call: Callable[[], T]) -> T:
         """Do what blocks beside the event loop."""
