@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import collections
 import datetime as dt
 from typing import TYPE_CHECKING, cast, get_args
@@ -23,6 +24,8 @@ REFLECT = msgspec.json.Decoder(lifecycle_schema.ReflectRequest)
 DAY_US = 86_400_000_000
 STATUSES = get_args(schema.Status)
 AWAY = tuple(status for status in STATUSES if status != "active")
+MANY = 1000
+"""Decisions whose answer is made by a thread: the loop has its turns meanwhile."""
 MAX_CALLS = 10_000
 """Audit rows among which those of one tool are looked for."""
 
@@ -70,7 +73,8 @@ class Lifecycle:
             parameters=msgspec.json.encode(msgspec.json.decode(body)).decode(),
         )
         found = await (await self._governs()).passes.reflect(owner, wanted)
-        return reply.success(request, self._result(found))
+        data = self._result(found) if found.n_applied < MANY else await asyncio.to_thread(self._result, found)
+        return reply.success(request, data)
 
     async def _governs(self) -> scheduled.Scheduled:
         """Return what makes passes, once it is there.

@@ -38,7 +38,7 @@ log = structlog.get_logger(__name__)
 
 PART = 500
 """Rows that are appended together: a fraction of a second's work for the ledger, between two of which others have their turn."""
-SLICE = 400
+SLICE = 150
 """Memories that are decided about without a break, some milliseconds."""
 
 Done = dict[decisions.Action, outcome.Done]
