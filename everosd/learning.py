@@ -67,7 +67,7 @@ class Learning:
             zone=lambda: self._settings.memory.zone,
             caught_up=self._caught_up,
         )
-        self._follower = follow.Follower(database, lambda: cascade.lsn, self.engine, time)
+        self._follower = follow.Follower(database, lambda: cascade.lsn, self.engine, time, pen)
         self._faculties = _Faculties()
         self.intake = online.Intake(
             places=places,

@@ -17,6 +17,8 @@ import structlog
 from everosd import clock, errors, types
 from everosd.engine import engine as engines
 from everosd.engine import strategy as strategies
+from everosd.engine import touch
+from everosd.log import writer
 from everosd.store import checkpoint, db, meta, read, row
 
 QUIET_S = 300.0
@@ -75,8 +77,12 @@ class Follower:
         lsn: Callable[[], int],
         engine: engines.Engine,
         time: clock.Clock,
+        pen: writer.Writer | None = None,
     ) -> None:
-        """Emit into `engine`; `lsn` tells how far the ledger has come, and is asked every second (`Cascade.lsn`)."""
+        """Emit into `engine`; `lsn` tells how far the ledger has come, and is asked every second (`Cascade.lsn`).
+
+        With a `pen` edits of typed memories are written down.
+        """
         self.digest: Callable[[row.EntryRow], str] | None = None
         """Of the present text of an Episode, as its facts carry it in `source_digest`; None: they are not compared."""
         self._database = database
@@ -88,6 +94,7 @@ class Follower:
         self._next_us: int | None = None
         """When the edit that has waited longest is due."""
         self._emitted: dict[int, _Edit] = {}
+        self._touches = None if pen is None else touch.Touches(database, pen, _QUIET_US)
         self._began_us = clock.to_us(time.now())
         self._is_swept = False
         self.n_waiting = 0
@@ -120,6 +127,8 @@ class Follower:
         is_last = not has_news
         while not is_last:
             self._at, is_last = await self._database.write(_take)
+        if self._touches is not None:
+            await self._touches.look(clock.to_us(self._clock.now()), has_news=has_news)
         is_old = clock.to_us(self._clock.now()) - self._began_us >= _QUIET_US
         if is_old and not self._is_swept and self.digest is not None:
             # Not before: a ledger that is being filled has Episodes whose facts are still to be read.
@@ -186,6 +195,8 @@ def _take(connection: sqlite3.Connection) -> tuple[int, bool]:
     for lsn, at_us, key, change, kind, parent_type, is_shadowed in found:
         if kind is None or is_shadowed:
             connection.execute("DELETE FROM edits WHERE key = ?", (key,))
+        elif kind == "memory" and change == "modified":
+            touch.note(connection, key, lsn, at_us)
         elif kind != "episode":
             continue
         elif change == "modified":
@@ -262,8 +273,9 @@ def _due(connection: sqlite3.Connection, now_us: int, emitted: frozenset[int], l
     """Return edits that have been quiet long enough, oldest first; a moment in the future comes of a clock that was wrong."""
     rows = connection.execute(
         "SELECT d.key, d.lsn, e.entry_id, e.app, e.project, e.owner_type, e.owner_id FROM edits d"
-        " JOIN entries e ON e.key = d.key WHERE (d.at_us <= ? OR d.at_us > ?) ORDER BY d.at_us, d.lsn LIMIT ?",
-        (now_us - _QUIET_US, now_us + _QUIET_US, limit + len(emitted)),
+        " JOIN entries e ON e.key = d.key WHERE d.change <> ? AND (d.at_us <= ? OR d.at_us > ?)"
+        " ORDER BY d.at_us, d.lsn LIMIT ?",
+        (touch.CHANGE, now_us - _QUIET_US, now_us + _QUIET_US, limit + len(emitted)),
     )
     found = [
         _Edit(
@@ -280,6 +292,10 @@ def _due(connection: sqlite3.Connection, now_us: int, emitted: frozenset[int], l
 
 def _left(connection: sqlite3.Connection, emitted: frozenset[int]) -> tuple[int | None, int]:
     """Return the moment of the oldest edit that has not been emitted, and how many edits there are in all."""
-    rows = connection.execute("SELECT key, at_us FROM edits ORDER BY at_us LIMIT ?", (len(emitted) + 1,))
+    of_episodes = "FROM edits WHERE change <> ?"
+    rows = connection.execute(
+        f"SELECT key, at_us {of_episodes} ORDER BY at_us LIMIT ?",  # our own words
+        (touch.CHANGE, len(emitted) + 1),
+    )
     oldest = next((at_us for key, at_us in rows if key not in emitted), None)
-    return oldest, int(connection.execute("SELECT count(*) FROM edits").fetchone()[0])
+    return oldest, int(connection.execute(f"SELECT count(*) {of_episodes}", (touch.CHANGE,)).fetchone()[0])

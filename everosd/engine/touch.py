@@ -1,0 +1,135 @@
+"""A person's edit of a typed memory becomes one row `edited` of its log, once the memory has been quiet for a while.
+
+What the daemon writes itself is told apart: its rows name the text that they left. Files that are changed by the thousand, as a
+checkout does, are no sign that anybody cares about each of them. A crash may write a row twice: it is of the same moment.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+import msgspec
+import structlog
+
+from everosd import clock, errors, types
+from everosd.log import entry, entry_text, writer
+from everosd.store import db
+
+CHANGE = "memory"
+"""In the table `edits`: a typed memory, where other rows are of Episodes."""
+
+MINUTE_US = 60_000_000
+MAX_A_MINUTE = 50
+"""Memories that a person may change in a minute; where there are more, a program did."""
+
+BATCH = 2000
+AGAIN_US = 60_000_000
+"""After a row could not be written."""
+
+log = structlog.get_logger(__name__)
+
+
+class _Edit(msgspec.Struct, frozen=True, kw_only=True):
+    key: int
+    lsn: int
+    at_us: int
+    entry_id: str
+    owner: types.Owner
+
+
+class Touches:
+    """Writes the rows. Lives on the event loop, asked by the follower."""
+
+    def __init__(self, database: db.Database, pen: writer.Writer, quiet_us: int) -> None:
+        """Wait `quiet_us` after the last edit of a memory."""
+        self._database, self._pen, self._quiet_us = database, pen, quiet_us
+        self._next_us: int | None = 0
+        """When to look; None: nothing waits."""
+        self._is_failing = False
+
+    async def look(self, now_us: int, *, has_news: bool) -> None:
+        """Write what has been quiet long enough.
+
+        Raises:
+            errors.StoreError: the ledger cannot be read or written.
+        """
+        if not has_news and (self._next_us is None or self._next_us > now_us):
+            return
+        due, written = await self._database.write(lambda connection: _due(connection, now_us, self._quiet_us))
+        by_owner: dict[types.Owner, list[_Edit]] = {}
+        for edit in written:
+            by_owner.setdefault(edit.owner, []).append(edit)
+        try:
+            for owner, edits in by_owner.items():
+                await self._pen.append(owner, "lifecycle", [_row(edit) for edit in edits])
+        except errors.WriteRefused as error:
+            if not self._is_failing:
+                log.warning("edit_not_noted", reason=str(error))
+            self._is_failing, self._next_us = True, now_us + AGAIN_US
+            return
+        self._is_failing = False
+        oldest_us = await self._database.write(lambda connection: _done(connection, due))
+        self._next_us = None if oldest_us is None else _ripe_us(oldest_us) + self._quiet_us
+
+
+def note(connection: sqlite3.Connection, key: int, lsn: int, at_us: int) -> None:
+    """Remember that a typed memory was modified, by whomever."""
+    connection.execute("INSERT OR REPLACE INTO edits VALUES (?, ?, ?, ?)", (key, lsn, at_us, CHANGE))
+
+
+def _ripe_us(at_us: int) -> int:
+    """Return the end of the minute of an edit: only then it can be counted with the others."""
+    return (at_us // MINUTE_US + 1) * MINUTE_US
+
+
+def _due(connection: sqlite3.Connection, now_us: int, quiet_us: int) -> tuple[list[_Edit], list[_Edit]]:
+    """Return the edits of all minutes that have been quiet, and those of them that are to be written.
+
+    A moment in the future comes of a clock that was wrong.
+    """
+    rows = connection.execute(
+        "SELECT d.key, d.lsn, d.at_us, e.entry_id, e.app, e.project, e.owner_type, e.owner_id, e.kind, e.raw FROM edits d"
+        " JOIN entries e ON e.key = d.key WHERE d.change = ? AND (d.at_us < ? OR d.at_us > ?)"
+        " ORDER BY d.at_us LIMIT ?",
+        (CHANGE, (now_us - quiet_us) // MINUTE_US * MINUTE_US, now_us + quiet_us, BATCH),
+    ).fetchall()
+    due: list[_Edit] = []
+    by_minute: dict[int, list[_Edit]] = {}
+    for key, lsn, at_us, entry_id, app, project, owner_type, owner_id, kind, raw in rows:
+        owner = types.Owner(app=app, project=project, type=owner_type, id=owner_id)
+        edit = _Edit(key=key, lsn=lsn, at_us=min(at_us, now_us), entry_id=entry_id, owner=owner)
+        due.append(edit)
+        if not _is_ours(connection, edit, entry_text.digest(kind, entry_id, raw).hex()):
+            by_minute.setdefault(at_us // MINUTE_US, []).append(edit)
+    return due, [edit for edits in by_minute.values() if len(edits) <= MAX_A_MINUTE for edit in edits]
+
+
+def _is_ours(connection: sqlite3.Connection, edit: _Edit, digest: str) -> bool:
+    """Return whether the newest version is of the daemon's making; of what was redacted nothing is noted any more."""
+    owner = edit.owner
+    scope = (owner.app, owner.project, owner.type, owner.id, edit.entry_id)
+    where = "app = ? AND project = ? AND owner_type = ? AND owner_id = ?"
+    redacted = connection.execute(
+        f"SELECT 1 FROM lifecycle_state WHERE {where} AND entry_id = ? AND is_redacted = 1",  # noqa: S608  # our own columns
+        scope,
+    ).fetchone()
+    newest = connection.execute(
+        "SELECT e.entry_id, e.raw FROM entries e WHERE e.key = (SELECT key FROM lifecycle_rows"  # noqa: S608
+        f" WHERE {where} AND target = ? AND action IN ('update', 'pin') ORDER BY place DESC LIMIT 1)",
+        scope,
+    ).fetchone()
+    if newest is None:
+        return redacted is not None
+    return redacted is not None or entry_text.read("lifecycle", *newest).fields.get("digest") == digest
+
+
+def _done(connection: sqlite3.Connection, edits: list[_Edit]) -> int | None:
+    """Forget edits; return the moment of the oldest one that is left."""
+    connection.executemany("DELETE FROM edits WHERE key = ? AND lsn = ?", [(edit.key, edit.lsn) for edit in edits])
+    found = connection.execute("SELECT min(at_us) FROM edits WHERE change = ?", (CHANGE,)).fetchone()
+    return None if found[0] is None else int(found[0])
+
+
+def _row(edit: _Edit) -> entry.Draft:
+    at = clock.from_us(edit.at_us).isoformat(timespec="microseconds")
+    return entry.Draft(fields={"timestamp": at, "action": "edited", "target": edit.entry_id})
