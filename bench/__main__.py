@@ -33,7 +33,8 @@ PARTS = (
 )
 USUAL = tuple(part for part in PARTS if part not in ("recall", "retrieval", "extraction"))
 """What is measured unless told otherwise. The others take long: graphs of 100,000 vectors, a model that embeds whole
-conversations."""
+conversations several times. `reflection` embeds them once, and what is new in the narratives: about ten minutes on idle cores, an
+hour and more where they are shared."""
 SLOW_SIZES = (1_000, 10_000)
 
 Part = tuple[str, Callable[[], Iterator[Figure]]]
