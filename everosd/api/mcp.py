@@ -98,9 +98,9 @@ class Endpoint:
         await self._is_asked.wait()
         try:
             http, server = await asyncio.to_thread(_sdk)
-        except ImportError:
-            log.exception("mcp_unusable")
+        except ImportError as error:
             self._is_there.set()
+            await asyncio.to_thread(log.error, "mcp_unusable", reason=str(error), exc_info=error)
             return
         if self.routes is None:
             message = "the endpoint is no part of an application"

@@ -61,6 +61,8 @@ class Attached:
         self._reviving = asyncio.Lock()
         self._threads = concurrent.futures.ThreadPoolExecutor(MAX_CALLS, thread_name_prefix="call")
         self._child: subprocess.Popen[bytes] | None = None
+        self._is_warm = True
+        """No daemon that was started here is still reading the disk."""
         self._has_seen_others = False
         """A daemon that was not started here has answered."""
 
@@ -127,7 +129,7 @@ class Attached:
             NoDaemon: there is none, and none can be started.
         """
         holder = await asyncio.to_thread(lock.holder, self._root)
-        if holder is None or holder.port is None:
+        if holder is None or holder.port is None or not self._is_warm:
             async with self._reviving:
                 holder = await self._revived()
         if self._child is None or holder.pid != self._child.pid:
@@ -143,8 +145,9 @@ class Attached:
         while True:
             holder = await asyncio.to_thread(lock.holder, self._root)
             if holder is not None and holder.port is not None:
-                if is_ours:
+                if not self._is_warm:
                     await self._read_the_disk(holder)
+                    self._is_warm = True
                 return holder
             age_s = time.monotonic() - began_s
             if age_s > START_S + patience_s:
@@ -159,7 +162,7 @@ class Attached:
                 is_ours = False
             if holder is None and not is_ours and age_s >= patience_s:
                 await asyncio.to_thread(self._start, port)
-                is_ours = True
+                is_ours, self._is_warm = True, False
             await asyncio.sleep(PAUSE_S)
 
     def _start(self, port: int | None) -> None:
