@@ -29,7 +29,7 @@ from bench import measure
 from everosd import lock
 from everosd.index import slab
 from everosd.models import piece
-from tests import embedding_stub
+from tests import effort, embedding_stub
 from tests.process import conftest, test_daemon, test_meaning
 
 REPO = Path(__file__).resolve().parents[2]
@@ -132,8 +132,9 @@ SWAPPING = (
     Moment("cascade.project.Projection._sweep", "before", 4),
 )
 """While a rebuild lets its indexes take over, that of the texts first."""
-N_RANDOM = 4
-N_ROUNDS = len(EMBEDDING) + len(SAVING) + len(SWAPPING) + N_RANDOM
+N_RANDOM = effort.rounds(4, 2)
+EVERY = effort.rounds(1, 2)
+"""Which moments of each kind have their turn: all of them, or the first, the third …"""
 
 
 class Preloaded:
@@ -318,15 +319,15 @@ def assert_whole(preloaded: Preloaded, notes: Notes) -> None:
 def test_X05_kill_while_embedding_saving_or_swapping_loses_and_doubles_nothing(
     preloaded: Preloaded, root: Path, stub: embedding_stub.EmbeddingStub
 ) -> None:
-    """20 kills, edits before each: what was answered and kept is not asked for again, only what was under way may be."""
+    """20 kills (11 but with `make long`), edits before each: what was answered and kept is not asked for again, only what was under way may be."""
     dice = random.Random(7)  # noqa: S311  # the same edits each time
     notes = Notes(root)
     preloaded.start()
     assert preloaded.connect()
     test_meaning.embedded(preloaded.daemon, N_ENTRIES)
     preloaded.end(signal.SIGKILL)
-    points: list[Moment | None] = [*EMBEDDING, *SAVING, *SWAPPING, *[None] * N_RANDOM]
-    assert 20 == len(points)
+    points: list[Moment | None] = [*EMBEDDING[::EVERY], *SAVING[::EVERY], *SWAPPING[::EVERY], *[None] * N_RANDOM]
+    assert effort.rounds(20, 11) == len(points)
     dice.shuffle(points)
     under_way: collections.Counter[str] = collections.Counter()
     for version, point in enumerate(points, start=1):

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import datetime as dt
 import json
+import os
 import signal
 import sqlite3
 import subprocess
@@ -395,11 +396,18 @@ async def test_takeover_done_again_over_a_half_done_log_adds_only_what_is_missin
 
 
 KILLED = """
-import asyncio, pathlib, sys
+import asyncio, os, pathlib, signal, sys, time
 from tests.unit import test_takeover
-print("go", flush=True)
-asyncio.run(test_takeover.take_over(pathlib.Path(sys.argv[1])))
+for given_s in sys.stdin:
+    if (pid := os.fork()) == 0:
+        os.dup2(2, 1)  # for its log
+        asyncio.run(test_takeover.take_over(pathlib.Path(sys.argv[1])))
+        os._exit(0)
+    time.sleep(float(given_s))
+    os.kill(pid, signal.SIGKILL)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 """
+"""Has imported everything once, and forks for each takeover, of which it is told how long it may live."""
 
 
 @pytest.mark.slow
@@ -423,18 +431,20 @@ def test_takeover_killed_at_any_moment_ends_with_each_row_once(root: Path, evero
 def _die_again_and_again(root: Path) -> int:
     """Start takeovers and kill each a little later than the one before; return how many died with the log half done."""
     n_rounds = n_half_done = 0
-    while (root / ".index").exists() and n_rounds < 25:
-        command = [sys.executable, "-c", KILLED, str(root)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2])
+    command = [sys.executable, "-c", KILLED, str(root)]
+    env = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # threads are not forked
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2], env=env
+    ) as process:
+        assert process.stdin is not None
         assert process.stdout is not None
-        assert process.stdout.readline() == b"go\n"
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(0.02 + 0.02 * n_rounds)
-        process.send_signal(signal.SIGKILL)
-        assert process.wait() in (0, -signal.SIGKILL)
-        process.stdout.close()
-        n_rounds += 1
-        n_half_done += 0 < len(list(root.rglob("messages-*.md"))) and (root / ".index").exists()
+        while (root / ".index").exists() and n_rounds < 50:
+            process.stdin.write(f"{0.02 + 0.01 * n_rounds}\n")
+            process.stdin.flush()
+            assert int(process.stdout.readline()) in (0, -signal.SIGKILL)
+            n_rounds += 1
+            n_half_done += 0 < len(list(root.rglob("messages-*.md"))) and (root / ".index").exists()
+        process.stdin.close()
     return n_half_done
 
 
