@@ -31,6 +31,9 @@ ADVICE: Mapping[str, str] = {
 UNKNOWN_ROUTE = (
     "this daemon does not know that: it is older than its MCP server. Tell the person to restart it (everosd serve)"
 )
+OF_SETTINGS = (": user_id", ": app_id", ": project_id")
+"""How a message ends that is about what no tool takes."""
+NO_SUCH_OWNER = "tell the person: [mcp] in everos.toml names a user, an app or a project that there cannot be"
 OWN = frozenset({"request_id", "error", "detail"})
 """Of an error's envelope, what an agent has no use for or has been told."""
 
@@ -45,6 +48,8 @@ def of_reply(reply: backend.Reply, *, has_id: bool = True) -> str:
     advice = str(error.get("hint") or ADVICE.get(code, ""))
     if is_unknown_route:
         advice = UNKNOWN_ROUTE
+    elif code == "INVALID_INPUT" and message.endswith(OF_SETTINGS):
+        advice = NO_SUCH_OWNER
     elif code == "NOT_FOUND" and not has_id:
         advice = ""
     more = {name: value for name, value in reply.body.items() if name not in OWN}

@@ -92,31 +92,46 @@ def text_of(result: Any) -> str:
     return found
 
 
+class Agent:
+    """Calls tools, and notes which and how they got on."""
+
+    def __init__(self, client: Client) -> None:
+        """Speak through `client`."""
+        self.client = client
+        self.told: list[float] = []
+        self.used: set[str] = set()
+
+    async def call(self, tool: str, /, *, refused: str = "", **arguments: object) -> dict[str, Any]:
+        """Call a tool; return its data, or nothing where it has to refuse with these words."""
+        self.used.add(tool)
+        result = await self.client.call_tool(tool, arguments, progress_callback=self._heard)
+        assert bool(refused) == bool(result.is_error), f"{tool}: {text_of(result)}"
+        if refused:
+            assert refused in text_of(result)
+            return {}
+        data: dict[str, Any] = result.structured_content or {}
+        return data
+
+    async def _heard(self, progress: float, total: float | None, message: str | None) -> None:
+        del total, message
+        self.told.append(progress)
+
+
+ABOUT = {"explain_memory", "memory_stats", "recall_context"}
+"""Tools that tell about memories."""
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_the_official_client_drives_every_tool(transport: str, mode: str, daemon: conftest.Daemon) -> None:
-    """A memory lives from `remember` to `restore_memory`, a conversation from its messages to a rollback of what came of it."""
+async def test_the_official_client_drives_every_tool_that_changes(
+    transport: str, mode: str, daemon: conftest.Daemon
+) -> None:
+    """A memory lives from `remember` to `hard_delete`, a conversation from its messages to what came of it."""
     note(daemon.root, "mara", "The lighthouse keeper waved.")
     daemon.start()
-    told: list[float] = []
-
-    async def heard(progress: float, total: float | None, message: str | None) -> None:
-        del total, message
-        told.append(progress)
-
     async with over(transport, daemon, mode) as one:
-        used: set[str] = set()
-
-        async def call(tool: str, /, *, refused: str = "", **arguments: object) -> dict[str, Any]:
-            used.add(tool)
-            result = await one.call_tool(tool, arguments, progress_callback=heard)
-            assert bool(refused) == bool(result.is_error), f"{tool}: {text_of(result)}"
-            if refused:
-                assert refused in text_of(result)
-                return {}
-            data: dict[str, Any] = result.structured_content or {}
-            return data
-
+        agent = Agent(one)
+        call = agent.call
         found = await call("search_memory", query="lighthouse", limit=3)
         assert "mara_ep_20260302_00000001" == found["hits"][0]["id"]
         await call("add_messages", session_id="s", messages='[{"role": "user", "content": "I moved to Lisbon."}]')
@@ -135,18 +150,32 @@ async def test_the_official_client_drives_every_tool(transport: str, mode: str, 
         await call("forget_memory", memory_id=kept["id"], mode="hard_delete", refused="confirm=true")
         assert "deleted" == (await call("forget_memory", memory_id=kept["id"]))["status"]
         assert "active" == (await call("restore_memory", memory_id=kept["id"]))["status"]
-        assert (await call("forget_memory", memory_id=kept["id"], mode="hard_delete", confirm=True))["removed"]
-        await call("explain_memory", memory_id="mara_ep_20260302_00000001", query="lighthouse")
-        assert await call("memory_stats")
-        assert "lighthouse" in str(await call("recall_context", query="lighthouse"))
         assert (await call("reflect", dry_run=True))["dry_run"]
-        assert (await call("run_lifecycle", dry_run=True))["dry_run"]
-        assert "items" in await call("query_consolidation_audit", limit=5)
-        assert set(tools.BY_NAME) == used
+        done = await call("run_lifecycle", dry_run=True, archive=False)
+        assert {"expire", "decay"} == {each["action"] for each in done["actions"]}
+        assert (await call("query_consolidation_audit", limit=5))["items"]
+        assert (await call("forget_memory", memory_id=kept["id"], mode="hard_delete", confirm=True))["removed"]
+        assert set(tools.BY_NAME) - ABOUT == agent.used
+        assert agent.told
         assert "mara" in (await one.read_resource("everosd://profile")).contents[0].text  # type: ignore[union-attr]
         day = (await one.read_resource("everosd://timeline/2026-03-02")).contents[0]
         assert "keeper waved" in day.text  # type: ignore[union-attr]
-    assert told
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_the_official_client_drives_every_tool_that_tells(
+    transport: str, mode: str, daemon: conftest.Daemon
+) -> None:
+    """What is known, how much of it, and why it is found."""
+    note(daemon.root, "mara", "The lighthouse keeper waved.")
+    daemon.start()
+    async with over(transport, daemon, mode) as one:
+        agent = Agent(one)
+        assert await agent.call("explain_memory", memory_id="mara_ep_20260302_00000001", query="lighthouse")
+        assert await agent.call("memory_stats")
+        assert "lighthouse" in str(await agent.call("recall_context", query="lighthouse"))
+        assert agent.used == ABOUT
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)

@@ -181,6 +181,8 @@ def test_recall_is_its_block_of_text() -> None:
         (mcp_backend.refusal(409, "CONFIRMATION_REQUIRED", "2 files"), "confirm=true only if they agree"),
         (mcp_backend.refusal(404, "NOT_FOUND", "Not Found", detail="Not Found"), "restart it"),
         (mcp_backend.refusal(500, "INTERNAL_ERROR", "an internal error occurred"), "log"),
+        (mcp_backend.refusal(422, "INVALID_INPUT", "no such id: user_id"), "[mcp] in everos.toml"),
+        (mcp_backend.refusal(422, "INVALID_INPUT", "is too long: reason"), "correct the argument"),
         (mcp_backend.refusal(401, "UNAUTHORIZED", "token"), "[api] token"),
         (backend.Reply(status=502, body={"x": 1}), "502"),
         (backend.Unanswered("connection refused", is_sent=False), "nothing was done"),
