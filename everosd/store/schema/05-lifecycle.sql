@@ -79,4 +79,4 @@ CREATE INDEX entries_away ON entries (app, project, owner_type, owner_id, entry_
     WHERE kind = 'episode' AND status IN ('archived', 'deleted', 'expired', 'superseded'); -- their facts are away, too
 
 -- What says more than it did before this version is read once more.
-UPDATE files SET is_stale = 1 WHERE kind IN ('memory', 'lifecycle', 'episode');
+UPDATE files SET is_stale = 1 WHERE kind IN ('memory', 'lifecycle');
