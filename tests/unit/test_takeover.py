@@ -432,7 +432,8 @@ def _die_again_and_again(root: Path) -> int:
     """Start takeovers and kill each a little later than the one before; return how many died with the log half done."""
     n_rounds = n_half_done = 0
     command = [sys.executable, "-c", KILLED, str(root)]
-    env = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # threads are not forked
+    # Threads are not forked; and what the killed leave behind goes with the test's own folder.
+    env = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "TMPDIR": str(root.parent)}
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2], env=env
     ) as process:
