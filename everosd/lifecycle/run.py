@@ -36,8 +36,10 @@ from everosd.store import lifecycle as store
 
 log = structlog.get_logger(__name__)
 
-PART = 500
-"""Rows that are appended together: a fraction of a second's work for the ledger, between two of which others have their turn."""
+PART = 100
+"""Rows that are appended together: some ten milliseconds' work for the ledger and the indexes, which a search may have to wait for."""
+LONGEST_REST_S = 0.1
+"""After each part there is a rest half as long as it took, so that at least every third search finds nothing in its way."""
 SLICE = 150
 """Memories that are decided about without a break, some milliseconds."""
 
@@ -274,7 +276,11 @@ class _Pass:
         applied: list[change.Change] = []
         for start in range(0, len(wanted), PART):
             await self._give_way()
+            began_s = self._desk.clock.monotonic_s()
             applied += await self._apply_part(wanted[start : start + PART], call)
+            if start + PART < len(wanted):
+                took_s = self._desk.clock.monotonic_s() - began_s
+                await self._desk.clock.sleep(min(LONGEST_REST_S, took_s / 2))
         return [*applied, *done]
 
     async def _apply_part(self, part: Sequence[change.Change], call: decisions.Call) -> list[change.Change]:
