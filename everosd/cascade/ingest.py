@@ -466,6 +466,7 @@ def _load(
 ) -> tuple[dict[types.RelPath, plan.Known], dict[types.RelPath, str], int, int]:
     """Return what the ledger holds: files, their stamps, the highest LSN, the number of entries."""
     known, stamps = {}, {}
+    held = dict(connection.execute("SELECT path, count(*) FROM entries GROUP BY path"))
     rows = connection.execute(
         "SELECT path, inode, size, mtime_ns, read_at_us, is_stale, digest, n_entries, stamp FROM files"
     )
@@ -475,7 +476,8 @@ def _load(
             size=size,
             mtime_ns=mtime_ns,
             read_at_ns=read_at_us * 1000,
-            is_stale=bool(is_stale),
+            # More than was read in it: what was gone from it was withheld when the last process ended.
+            is_stale=bool(is_stale) or held.get(path, 0) > n_entries,
             digest=digest,
             n_entries=n_entries,
         )

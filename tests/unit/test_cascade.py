@@ -21,7 +21,7 @@ from everosd import config, daemon, errors, types
 from everosd.cascade import grown, reading, rebuild, verify
 from everosd.log import entry as entries
 from everosd.search import query
-from tests import effort, fast_clock
+from tests import effort, fast_clock, open_root
 
 NOBODY = 65534
 
@@ -754,3 +754,21 @@ async def test_verify_does_not_wait_for_an_index_that_only_fails(powerless: Path
             await verify.verify(node.cascade)
         for folder in folders:
             folder.chmod(0o700)
+
+
+async def test_an_entry_that_was_deleted_just_before_a_stop_is_gone_after_the_next_start(tmp_path: Path) -> None:
+    """It was withheld when the process ended, and nothing else says that its file has no such entry any more."""
+    mara = types.Owner(app="default", project="default", type="user", id="mara")
+    async with open_root.opened(tmp_path) as root:
+        gone = await root.episode(mara, "Mara sails.")
+        await root.episode(mara, "Mara reads.")
+        (path, *_) = [one.path for one in await root.all(mara, "episode")]
+        text = await root.text(path)
+        start, end = text.index(f"<!-- entry:{gone} -->"), text.index(f"<!-- /entry:{gone} -->")
+        await root.save(path, text[:start] + text[text.index("\n", end) + 1 :])
+        await root.node.cascade.reconcile("test")
+        while not len(root.node.cascade._ingest.grace):  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+    async with open_root.opened(tmp_path) as root:
+        assert ["Mara reads."] == [one.raw.rpartition("\n")[2] for one in await root.all(mara, "episode")]
+        assert (await verify.verify(root.node.cascade)).is_clean
