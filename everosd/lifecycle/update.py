@@ -7,6 +7,7 @@ names the version or the text that it was made on is refused where there is anot
 from __future__ import annotations
 
 import datetime as dt
+import functools
 from typing import Literal
 
 import msgspec
@@ -139,6 +140,7 @@ class Updates:
     ) -> Written:
         """Do the same within the owner's turn, with the entry as the ledger has it."""
         at = self._desk.now()
+        await self._tidy(found)
         target = self._moved(found, path)
         for _ in range(N_TRIES):
             step = await self._worked_out(found, change, expected, at)
@@ -170,6 +172,27 @@ class Updates:
                 await self._desk.until_logged(found.owner, ids)
             return Written(outcome="updated", row=now, version=step.number + 1, digest=digest)
         raise errors.WriteRefused(found.path, "somebody else keeps changing it", hint="close what writes to it")
+
+    async def _tidy(self, found: store_row.EntryRow) -> None:
+        """Finish a move that a crash has left half done: the entry stands in its old file, too, as its version before."""
+        copies = await self._desk.reader.fetch(
+            "SELECT path, raw FROM entries WHERE app = ? AND project = ? AND owner_type = ? AND owner_id = ? AND entry_id = ?"
+            " AND path <> ? AND kind = 'memory'",
+            (*_scope(found.owner), found.entry_id, found.path),
+        )
+        if not copies:
+            return
+        rows = await versions.rows(self._desk.reader, found.owner, found.entry_id)
+        known = {dict(each.sections).get(row.BEFORE, "") for each in rows}
+        for path, raw in copies:
+            if raw in known:
+                with self._desk.cascade.erasing((path,)):
+                    await self._desk.pen.take(path, found.entry_id, functools.partial(_says, raw))
+                    await self._desk.until(functools.partial(self._is_gone, path, found), found.entry_id, (path,))
+
+    async def _is_gone(self, path: str, found: store_row.EntryRow) -> bool:
+        one = "SELECT 1 FROM entries WHERE path = ? AND entry_id = ?"
+        return not await self._desk.reader.fetch(one, (path, found.entry_id))
 
     async def _worked_out(
         self, found: store_row.EntryRow, change: memory.Change, expected: Expected, at: dt.datetime
@@ -235,6 +258,8 @@ class Updates:
             now = await self._desk.reader.find(found.owner, found.entry_id)
             if now is None or now.path != target:
                 return False
+            if target != found.path and not await self._is_gone(found.path, found):
+                return False
             latest = now
             is_as_written = memory.digest_of_text(now.kind, now.entry_id, now.raw) == digest
             return is_as_written or now.lsn > found.lsn or now.key != found.key
@@ -249,6 +274,14 @@ class Updates:
             version=step.number,
             digest=memory.digest_of(step.old),
         )
+
+
+def _scope(owner: types.Owner) -> tuple[str, str, str, str]:
+    return owner.app, owner.project, owner.type, owner.id
+
+
+def _says(raw: str, now: entry.Entry) -> bool:
+    return now.raw == raw
 
 
 def require_same(other: lifecycle.Record | None, entry_id: str, key: str) -> None:

@@ -658,3 +658,86 @@ async def test_usage_is_handed_over_and_unknown_ids_are_named(open_door: Open) -
         none = await ask(door, "usage", memory_ids=["mara_mem_20260302_00000009"])
     assert "CAPABILITY_UNAVAILABLE" == error["code"]
     assert {"noted": 0, "unknown": ["mara_mem_20260302_00000009"]} == none
+
+
+def talk(word: str, *, others: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return a conversation of mara with her assistant, and what others say in it."""
+    said = [
+        ("mara", "user", f"My ring has a {word}."),
+        ("helper", "assistant", f"A {word} is rare."),
+        ("mara", "user", "I know."),
+    ]
+    said += [(other, "user", f"{other.title()} likes the {word}, too.") for other in others]
+    return {
+        "session_id": "s/1",
+        "messages": [
+            {"sender_id": sender, "role": role, "timestamp": 1_772_442_000_000 + nth * 60_000, "content": text}
+            for nth, (sender, role, text) in enumerate(said)
+        ],
+    }
+
+
+async def extracted(door: Door, **body: Any) -> None:
+    """Have messages taken, extracted and followed up."""
+    await ask(door, "add", **body)
+    await ask(door, "flush", session_id=body["session_id"])
+    assert door.node.learning is not None
+    await door.node.learning.settled(20.0)
+    await settled(door)
+
+
+PLAIN = '[embedding]\nmodel = "none"\n'
+
+
+@pytest.mark.parametrize("mode", ["redact", "hard_delete"])
+async def test_an_episode_that_was_removed_for_good_is_not_brought_back_by_the_same_messages(
+    open_door: Open, mode: str
+) -> None:
+    """Messages, facts and versions go with it; whoever sends the same once more changes nothing, after a restart either."""
+    word = "chrysoberyl"
+    async with open_door({}, settings=PLAIN, learns=True) as door:
+        await extracted(door, **talk(word))
+        (one,) = (await door.get("episode", user_id="mara"))["episodes"]
+        assert any("sessions" in path for path in holders(door.root, word))
+        assert any("atomic_facts" in path for path in holders(door.root, word))
+        error = await ask(door, "forget", status=409, memory_id=one["id"], mode=mode)
+        assert "3 messages of session s/1" in error["message"]
+        done = await ask(door, "forget", memory_id=one["id"], mode=mode, confirm=True)
+        assert [] == holders(door.root, word)
+        await extracted(door, **talk(word))
+        assert [] == holders(door.root, word)
+    async with open_door({}, settings=PLAIN, learns=True) as door:
+        await extracted(door, **talk(word))
+        assert [] == holders(door.root, word)
+        assert [] == (await door.search("ring", user_id="mara"))["episodes"]
+        told = await history(door, one["id"])
+        await extracted(
+            door,
+            session_id="s/1",
+            messages=[
+                {"sender_id": "mara", "role": "user", "timestamp": 1_772_452_000_000, "content": "I have a dog."}
+            ],
+        )
+        assert 1 == len((await door.search("dog", user_id="mara"))["episodes"])
+        await is_clean(door)
+    assert () == tuple(done["left"])
+    assert {one["file"].split("/")[2] for one in done["removed"]} == {"users", "sessions"}
+    (tombstone,) = [one for one in told["changes"] if one["action"] == mode]
+    assert "" == tombstone["reason"]
+
+
+async def test_what_another_one_said_stays_when_an_episode_is_removed(open_door: Open) -> None:
+    """Their messages and their Episode are theirs: it is said that they are there."""
+    word = "chrysoberyl"
+    async with open_door({}, settings=PLAIN, learns=True) as door:
+        await extracted(door, **talk(word, others=("theo",)))
+        (mine,) = (await door.get("episode", user_id="mara"))["episodes"]
+        (theirs,) = (await door.get("episode", user_id="theo"))["episodes"]
+        done = await ask(door, "forget", memory_id=mine["id"], mode="hard_delete", confirm=True)
+        assert [theirs["id"]] == [one["id"] for one in (await door.search(word, user_id="theo"))["episodes"]]
+        kept = (await door.entry(theirs["id"]))["messages"]
+        assert [] == [path for path in holders(door.root, word) if "/mara/" in path]
+        await is_clean(door)
+    assert theirs["id"] in done["narratives"]
+    assert 1 == len(done["left"])
+    assert ["helper", "theo"] == [one["sender_id"] for one in kept]
