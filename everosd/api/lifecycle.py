@@ -307,10 +307,12 @@ def _action(one: outcome.Done) -> lifecycle_schema.ActionItem:
     )
 
 
-def _json(text: str) -> object:
+def _json(text: str) -> schema.JsonObject | None:
+    """Return the object that a field holds; None where it holds none."""
     if not text:
         return None
     try:
-        return msgspec.json.decode(text)
+        found = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
-        return text
+        return None
+    return found if isinstance(found, dict) else None

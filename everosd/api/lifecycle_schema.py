@@ -197,8 +197,8 @@ class AuditItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tool: str = ""
     dry_run: bool | None = None
     actions: tuple[str, ...] = ()
-    parameters: object = None
-    counts: object = None
+    parameters: schema.JsonObject | None = None
+    counts: schema.JsonObject | None = None
     error: str = ""
 
 
