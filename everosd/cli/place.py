@@ -109,6 +109,8 @@ def _is_text(given: object) -> bool:
         return True
     if get_origin(given) is Literal:
         return all(isinstance(one, str) for one in get_args(given))
+    if get_origin(given) is tuple:  # a list of texts is none
+        return False
     return any(_is_text(one) for one in get_args(given)) and given is not None
 
 

@@ -142,6 +142,22 @@ def test_what_is_typed_becomes_what_the_setting_takes(root: Path) -> None:
     assert (root / "everos.toml").read_text().startswith(root_folder.EVEROS_TOML)
 
 
+def test_the_lifecycle_is_set_like_everything_else(root: Path) -> None:
+    """Tables three deep, an owner of any name, a list, a preset: as they would stand in the file."""
+    typed("set", "lifecycle.decay.working.period_days", "2")
+    typed("set", "owners.mara.timezone", "Asia/Tokyo")
+    typed("set", "run_lifecycle.preset", "weekly")
+    typed("set", "run_lifecycle.actions", '["decay", "archive"]')
+    found = tomllib.loads((root / "everos.toml").read_text())
+    assert ({"period_days": 2}, {"timezone": "Asia/Tokyo"}) == (
+        found["lifecycle"]["decay"]["working"],
+        found["owners"]["mara"],
+    )
+    strategies = tomllib.loads((root / "ome.toml").read_text())["strategies"]
+    assert {"preset": "weekly", "actions": ["decay", "archive"]} == strategies["run_lifecycle"]
+    assert "there are manual, daily, weekly" in str(refused("set", "run_lifecycle.preset", "hourly"))
+
+
 def test_a_secret_is_never_shown(root: Path) -> None:
     """Neither the old key nor the new one is printed."""
     said = typed("set", "llm.api_key", "sk-first") + typed("set", "llm.api_key", "sk-second", "--json")
