@@ -18,7 +18,7 @@ from everosd.cascade import apply, embed
 from everosd.engine import settings as strategy_settings
 from everosd.engine import strategy
 from everosd.intake import case, cluster, episode, extract, fact, opinion, profile, quoted, skill, unasked
-from everosd.lifecycle import alarm, desk, run, scheduled
+from everosd.lifecycle import alarm, desk, promote, remember, run, scheduled, summarize, update
 from everosd.log import layout, writer
 from everosd.models import chat, prompt
 from everosd.narrative import extractive, merge
@@ -28,8 +28,8 @@ from everosd.search import query
 from everosd.store import read, row
 
 PROMPTS = Path(__file__).parent / "intake" / "prompts"
-FOLDERS = (PROMPTS, merge.PROMPTS)
-"""Of our prompts: a person's own stand in for those of both."""
+FOLDERS = (PROMPTS, merge.PROMPTS, summarize.PROMPTS)
+"""Of our prompts: a person's own stand in for those of all."""
 CHARS_PER_TOKEN = 4
 """At a guess, for what no model reads."""
 
@@ -74,6 +74,10 @@ class Parts:
     def merge_prompt(self, name: str) -> prompt.Prompt:
         """Return a prompt of a merge: the user's own where there is a usable one. Reads one small file."""
         return prompt.load(name, (self.settings().prompts, merge.PROMPTS))
+
+    def summary_prompt(self, name: str) -> prompt.Prompt:
+        """Return a prompt of a summary: the user's own where there is a usable one. Reads one small file."""
+        return prompt.load(name, (self.settings().prompts, summarize.PROMPTS))
 
     def prompt(self, name: str) -> prompt.Prompt:
         """Return a prompt: the user's own where there is a usable one. Reads one small file."""
@@ -202,7 +206,26 @@ def lifecycle(parts: Parts) -> scheduled.Scheduled:
     """Return what makes passes over typed memories."""
     alarms = alarm.Alarms()
     here = desk.Desk(parts.reader, parts.cascade, parts.time)
-    passes = run.Passes(here, parts.settings, give_way=parts.give_way)
+    remembering = remember.Remembering(here, update.Updates(here))
+    by_model = merge.ByModel(
+        parts.model, parts.summary_prompt, name=summarize.NAME, repair=summarize.REPAIR, is_summary=True
+    )
+
+    def summing_up() -> texts.Merging | None:
+        settings = parts.settings()
+        if settings.lifecycle.summarize == "extractive":
+            return extractive.Extractive(settings.reflection.max_narrative_tokens * CHARS_PER_TOKEN)
+        return by_model if settings.lifecycle.summarize == "llm" else None
+
+    passes = run.Passes(
+        here,
+        parts.settings,
+        consolidators={
+            "summarize": summarize.Summarize(here, remembering, summing_up, lambda id_: parts.settings().zone_of(id_)),
+            "promote": promote.Promote(here, remembering, lambda: parts.settings().lifecycle_promote),
+        },
+        give_way=parts.give_way,
+    )
     passes.on_end = alarms.ended
     return scheduled.Scheduled(here, passes, alarms, parts.settings, lambda: parts.wanted(scheduled.NAME))
 

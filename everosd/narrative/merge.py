@@ -2,7 +2,7 @@
 
 The answer is held against the sources. What is wrong with it is named to the model once. What is missing after that follows
 below it, in the sources' own words and with its day; sentences that no source bears out are taken out where most are left,
-else the narrative is refused.
+else the narrative is refused. A summary is made in the same way, but may leave things out: its sources stay.
 """
 
 from __future__ import annotations
@@ -67,9 +67,26 @@ class _Draft(NamedTuple):
 class ByModel:
     """Merges with the model that is set up. Any number at once, from the event loop."""
 
-    def __init__(self, model: chat.Chat, prompts: Callable[[str], prompt.Prompt]) -> None:
-        """Ask `model`; `prompts` finds a prompt by its name, and may block."""
+    def __init__(
+        self,
+        model: chat.Chat,
+        prompts: Callable[[str], prompt.Prompt],
+        *,
+        name: str = NAME,
+        repair: str = REPAIR,
+        is_summary: bool = False,
+    ) -> None:
+        """Ask `model`.
+
+        Args:
+            model: Which.
+            prompts: Finds a prompt by its name, and may block.
+            name: Of the prompt that asks for a text.
+            repair: Of the one that says what is wrong with it.
+            is_summary: The text may leave things out.
+        """
         self._model, self._prompts = model, prompts
+        self._name, self._repair, self._is_summary = name, repair, is_summary
 
     @property
     def name(self) -> str:
@@ -103,7 +120,7 @@ class ByModel:
         languages = await asyncio.to_thread(_Languages, self._model.language, sources)
         evidence = await asyncio.to_thread(faithful.Evidence, sources, is_translated=languages.is_other)
         notes = await asyncio.to_thread(lambda: "\n\n".join(_note(one, at) for at, one in enumerate(sources, 1)))
-        asked = (await asyncio.to_thread(self._prompts, NAME)).filled(notes=notes, language=languages.name)
+        asked = (await asyncio.to_thread(self._prompts, self._name)).filled(notes=notes, language=languages.name)
         best = await self._draft(asked, evidence, languages)
         is_repaired = False
         if best.n_wrong:
@@ -116,7 +133,24 @@ class ByModel:
 
     async def _draft(self, asked: prompt.Prompt, evidence: faithful.Evidence, languages: _Languages) -> _Draft:
         answer = await self._model.ask(asked, Merged)
-        return await asyncio.to_thread(_read, answer, evidence, languages)
+        return await asyncio.to_thread(self._read, answer, evidence, languages)
+
+    def _read(self, answer: Merged, evidence: faithful.Evidence, languages: _Languages) -> _Draft:
+        """Hold an answer against the sources. Takes up to a second: in a thread."""
+        body = writing.plain(faithful.body(answer.content))
+        verdict = self._judged(body, evidence)
+        problem = ""
+        if not body:
+            problem = "is empty"
+        elif not languages.is_in(body):
+            problem = "is in another language"
+        elif not verdict.is_of_them:
+            problem = "leaves out most of what the sources say"
+        return _Draft(writing.line(answer.subject)[:_MAX_SUBJECT_CHARS], body, problem, verdict)
+
+    def _judged(self, body: str, evidence: faithful.Evidence) -> faithful.Verdict:
+        verdict = evidence.judge(body)
+        return verdict._replace(missing=()) if self._is_summary else verdict
 
     async def _repaired(
         self, draft: _Draft, notes: str, evidence: faithful.Evidence, languages: _Languages
@@ -125,7 +159,7 @@ class ByModel:
         problems = await asyncio.to_thread(self._named, draft, notes, languages)
         if not problems:
             return None
-        asked = (await asyncio.to_thread(self._prompts, REPAIR)).filled(
+        asked = (await asyncio.to_thread(self._prompts, self._repair)).filled(
             notes=notes, language=languages.name, text=draft.body, problems="\n".join(problems)
         )
         try:
@@ -159,7 +193,7 @@ class ByModel:
         reason = draft.problem
         if not reason and not verdict.is_true:
             body = _without(body, verdict)
-            left = evidence.judge(body)
+            left = self._judged(body, evidence)
             if len(body) < KEPT * len(draft.body) or not left.is_true or not left.is_of_them:
                 reason = "says what no source says"
             else:
@@ -181,7 +215,7 @@ class ByModel:
 
     def _room(self) -> int:
         """Return how many tokens the texts of a prompt may have together."""
-        empty = self._prompts(REPAIR).filled(notes="", language="", text="", problems="")
+        empty = self._prompts(self._repair).filled(notes="", language="", text="", problems="")
         return self._model.max_input_tokens - self._model.n_tokens(empty.system + empty.user) - _RESERVE
 
 
@@ -213,20 +247,6 @@ def _note(one: source.Source, number: int) -> str:
         head += ", corrected by hand: it holds against all others"
     lines = [one.subject, *one.content.splitlines(), *faithful.beside(one)]
     return "\n".join((f"{head}:", *(spoken.INDENT + line for line in lines if line.strip())))
-
-
-def _read(answer: Merged, evidence: faithful.Evidence, languages: _Languages) -> _Draft:
-    """Hold an answer against the sources. Takes up to a second: in a thread."""
-    body = writing.plain(faithful.body(answer.content))
-    verdict = evidence.judge(body)
-    problem = ""
-    if not body:
-        problem = "is empty"
-    elif not languages.is_in(body):
-        problem = "is in another language"
-    elif not verdict.is_of_them:
-        problem = "leaves out most of what the sources say"
-    return _Draft(writing.line(answer.subject)[:_MAX_SUBJECT_CHARS], body, problem, verdict)
 
 
 def _problems(draft: _Draft, languages: _Languages) -> list[str]:
