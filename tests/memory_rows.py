@@ -7,7 +7,8 @@ from pathlib import Path
 
 from everosd import types
 from everosd.index import contract, text
-from everosd.store import correction, row
+from everosd.log import entry_text
+from everosd.store import correction, memory, row
 
 OWNER = types.Owner(app="default", project="default", type="user", id="u_mara")
 OTHER = types.Owner(app="default", project="default", type="user", id="u_ben")
@@ -125,6 +126,7 @@ class MemoryStore:
 
 def document(one: row.EntryRow) -> contract.Document:
     """Return a row as the index sees it; all its text is body."""
+    filed = memory.filing(entry_text.read(one.kind, one.entry_id, one.raw).fields)
     return contract.Document(
         key=one.key,
         entry_id=one.entry_id,
@@ -139,8 +141,12 @@ def document(one: row.EntryRow) -> contract.Document:
         parent_type=one.parent_type,
         parent_id=one.parent_id,
         sender_ids=one.sender_ids,
-        memory_type=one.memory_type,
+        memory_type=memory.type_of(one.kind, one.memory_type),
         memory_path=one.memory_path,
+        bucket=filed.bucket,
+        scope=filed.scope,
+        team_id=filed.team_id,
+        semantic_key=filed.semantic_key,
     )
 
 

@@ -150,6 +150,7 @@ def _explained(hit: query.Hit) -> dict[str, object]:
         fact=_explained_fact(why),
         date_lift=fuse.DATED,
         dated=why.dated,
+        importance=msgspec.UNSET if why.importance is None else why.importance,
         words=token.matched_words(why.question, f"{view.title(entry)}\n{view.body(entry)}"),
         corrects=None if why.corrects is None else public(why.corrects),
     )

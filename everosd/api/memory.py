@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from everosd import errors, types
 from everosd.api import item, lineage, reply, schema, scope, services
@@ -60,6 +60,7 @@ class Memory:
                 radius=asked.radius,
                 min_score=asked.min_score,
                 filter=wanted,
+                likes=filed(asked),
                 statuses=statuses,
                 include_profile=asked.include_profile,
                 explains=asked.explain,
@@ -130,6 +131,48 @@ class Memory:
         if kept is not None and lineage.took_part(rows, owner):
             return lineage.waiting(maker, where, kept)
         return lineage.unprocessed(maker, rows, owner)
+
+
+class Filed(Protocol):
+    """A request that may be about what is filed under something."""
+
+    @property
+    def memory_type(self) -> str: ...  # noqa: D102  # as on the wire
+    @property
+    def path_filter(self) -> str: ...  # noqa: D102  # as on the wire
+    @property
+    def bucket(self) -> str: ...  # noqa: D102  # as on the wire
+    @property
+    def scope(self) -> str | None: ...  # noqa: D102  # as on the wire
+    @property
+    def team_id(self) -> str | None: ...  # noqa: D102  # as on the wire
+
+
+def filed(asked: Filed) -> tuple[where.Like, ...]:
+    """Return what a request restricts a search to.
+
+    Raises:
+        errors.RequestError: a pattern is no text.
+    """
+    given = {
+        "memory_type": asked.memory_type,
+        "path_filter": asked.path_filter,
+        "bucket": asked.bucket,
+        "scope": asked.scope,
+        "team_id": asked.team_id,
+        "semantic_key": getattr(asked, "semantic_key", None),
+    }
+    patterns = {name: None if text is None else _pattern(text, name) for name, text in given.items()}
+    return where.likes(memory_path=patterns.pop("path_filter"), **patterns)
+
+
+def _pattern(text: str, name: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        message = "half a surrogate pair is no text"
+        raise errors.RequestError(message, field=name) from None
+    return types.nfc(text)
 
 
 def _check_top_k(asked: int) -> None:

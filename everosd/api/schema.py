@@ -26,6 +26,10 @@ JsonObject: TypeAlias = dict[str, Any]
 """JSON that is passed on as it is."""
 
 
+Pattern = Annotated[str, msgspec.Meta(max_length=1000)]
+"""`%` stands for any text, `foo%` for what begins so, everything else for itself; empty is the same as `%`."""
+
+
 class SearchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Body of POST memory/search."""
 
@@ -50,6 +54,18 @@ class SearchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Statuses to search; None means active ones only, and no status on the items."""
     explain: bool = False
     """Items carry `explain`: what their score is made of. Not in EverOS."""
+    memory_type: Pattern = "%"
+    """Only memories of this type; Episodes are `episodic`. Not in EverOS, as is what follows."""
+    path_filter: Pattern = "%"
+    """Only memories filed under this path."""
+    bucket: Pattern = "%"
+    """Only those of this bucket; Episodes are in `public`."""
+    scope: Pattern | None = None
+    """None: any."""
+    team_id: Pattern | None = None
+    """None: any."""
+    semantic_key: Pattern | None = None
+    """None: any."""
     with_readable_episode: Any = None
     """Taken and ignored: the EverOS cloud SDK always sends it."""
 
@@ -296,6 +312,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     nothing."""
     words: tuple[str, ...]
     """Words of the query that stand in it, in some form."""
+    importance: float | msgspec.UnsetType = msgspec.UNSET
+    """What moved the score last, of an entry that has any: `s` becomes `s · (1 + w)` where `w`, 0.2 · (2 · importance - 1), is
+    negative, and `s + w · s · (1 - s)` else."""
     corrects: str | None = None
     """Id of an earlier statement that it corrects; the score is then that of the entry that the earlier one stands for.
     None: the score is its own."""

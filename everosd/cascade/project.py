@@ -22,7 +22,7 @@ from everosd import clock, errors, types
 from everosd.cascade import status
 from everosd.index import contract
 from everosd.log import entry_text, kind, view
-from everosd.store import checkpoint, db, read, row
+from everosd.store import checkpoint, db, memory, read, row
 
 T = TypeVar("T")
 I = TypeVar("I", bound=contract.Index)  # noqa: E741  # an index
@@ -419,6 +419,7 @@ def _documents(rows: Sequence[row.EntryRow]) -> list[contract.Document]:
 def document(found: row.EntryRow) -> contract.Document:
     """Return a row as the indexes see it."""
     entry = entry_text.read(found.kind, found.entry_id, found.raw, form=found.form)
+    filed = memory.filing(entry.fields)
     return contract.Document(
         key=found.key,
         entry_id=found.entry_id,
@@ -433,8 +434,12 @@ def document(found: row.EntryRow) -> contract.Document:
         parent_type=found.parent_type,
         parent_id=found.parent_id,
         sender_ids=found.sender_ids,
-        memory_type=found.memory_type,
+        memory_type=memory.type_of(found.kind, found.memory_type),
         memory_path=found.memory_path,
+        bucket=filed.bucket,
+        scope=filed.scope,
+        team_id=filed.team_id,
+        semantic_key=filed.semantic_key,
     )
 
 

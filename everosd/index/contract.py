@@ -37,9 +37,14 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     parent_id: str = ""
     sender_ids: tuple[str, ...] = ()
     memory_type: str = ""
-    """For typed memories: `working`, `episodic`, `semantic`, `procedural`, `identity`."""
+    """`working`, `episodic`, `semantic`, `procedural`, `identity`; Episodes are `episodic`, other kinds none of them."""
     memory_path: str = ""
     """For typed memories: their path, e.g. `projects/atlas`."""
+    bucket: str = ""
+    """What else it is filed under, with what follows; Episodes are in `public` unless they say otherwise."""
+    scope: str = ""
+    team_id: str = ""
+    semantic_key: str = ""
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):

@@ -29,7 +29,7 @@ NEVER_US = 2**63 - 1
 """Stands for an entry that does not expire."""
 
 _VALUE_BYTES = 160  # a distinct value: the string, its place in the list and in the dict
-_ROW_BYTES = 5 * 8 + 6 * 4  # five numbers, six codes
+_ROW_BYTES = 5 * 8 + (6 + len(where.FILINGS)) * 4  # five numbers, twelve codes
 
 
 class Fields(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -45,6 +45,12 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     sender_ids: tuple[str, ...]
     own_link: int
     parent_link: int
+    memory_type: str = ""
+    memory_path: str = ""
+    bucket: str = ""
+    scope: str = ""
+    team_id: str = ""
+    semantic_key: str = ""
 
 
 def fields(document: contract.Document) -> Fields:
@@ -60,6 +66,12 @@ def fields(document: contract.Document) -> Fields:
         sender_ids=document.sender_ids,
         own_link=contract.link(document.owner, document.entry_id),
         parent_link=contract.link(document.owner, document.parent_id),
+        memory_type=document.memory_type,
+        memory_path=document.memory_path,
+        bucket=document.bucket,
+        scope=document.scope,
+        team_id=document.team_id,
+        semantic_key=document.semantic_key,
     )
 
 
@@ -76,7 +88,8 @@ class Columns:
         self._kinds: _Coded[str] = _Coded()
         self._statuses: _Coded[str] = _Coded()
         self._senders: _Coded[tuple[str, ...]] = _Coded()
-        self._texts: dict[str, _Coded[str]] = {"session_id": _Coded(), "parent_type": _Coded(), "parent_id": _Coded()}
+        texts = ("session_id", "parent_type", "parent_id", *where.FILINGS)
+        self._texts: dict[str, _Coded[str]] = {name: _Coded() for name in texts}
 
     @property
     def n_bytes(self) -> int:
@@ -108,15 +121,16 @@ class Columns:
         self._kinds.put(rows, [each.kind for each in given])
         self._statuses.put(rows, [each.status for each in given])
         self._senders.put(rows, [each.sender_ids for each in given])
-        self._texts["session_id"].put(rows, [each.session_id for each in given])
-        self._texts["parent_type"].put(rows, [each.parent_type for each in given])
-        self._texts["parent_id"].put(rows, [each.parent_id for each in given])
+        for name, coded in self._texts.items():
+            coded.put(rows, [getattr(each, name) for each in given])
 
     def fits(self, bounds: where.Where, at: At) -> Mask:
         """Return which of these rows lie within the bounds; the owner is the partition's and not looked at."""
         mask = self._kinds.any_of(bounds.kinds, at) & self._status(bounds, at)
         if bounds.clause != where.All():
             mask &= self._clause(bounds.clause, at)
+        for like in bounds.likes:
+            mask &= self._like(like, at)
         return mask
 
     def _coded(self) -> list[_Coded[str] | _Coded[tuple[str, ...]]]:
@@ -155,6 +169,10 @@ class Columns:
                 for part in parts:
                     join(mask, self._clause(part, at), out=mask)
                 return mask
+
+    def _like(self, like: where.Like, at: At) -> Mask:
+        texts = self._texts[like.field]
+        return texts.any_of([like.pattern], at) if like.is_exact else texts.where(where.fitting(like.pattern), at)
 
     def _any_of(self, clause: where.Is, at: At) -> Mask:
         if clause.field == "sender_id":

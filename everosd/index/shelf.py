@@ -8,6 +8,7 @@ a term of another owner. The scope is a condition of the query besides.
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
 import hashlib
 import math
@@ -38,11 +39,17 @@ MAX_ALTERNATIVES = 256
 """Values of one field that are looked up one by one: a set of terms walks the field's whole dictionary, which took 0.2 ms
 for two kinds and 1.5 ms for fifty links among 10,000 documents; one by one it is a fifth of that."""
 
+MAX_REGEX_BYTES, MAX_WILDCARDS = 128, 3
+"""Of a pattern that Tantivy is given as an automaton; a longer one, which takes it up to half a second to refuse, is held
+against each of the owner's values, 2 µs each."""
+
 CURVE = 1.0
 """Bends the share of the reachable BM25 so that a document with each word once scores about 0.6, not 0.45."""
 
 _K1 = 1.2  # of Tantivy's BM25 (tantivy 0.27, bm25.rs); b is 0.75 there
 _COLUMNS = ("key", "own_link", "parent_link", "timestamp")  # what a hit is made of
+_SIGNS = frozenset(r"\.+*?()|[]{}^$#&-~")
+"""Of an expression: none of them stands for itself."""
 _EVERY = "."  # the one value of a field that all documents have: its frequency counts them, merged away or not
 
 
@@ -241,10 +248,11 @@ class Shelf:
     def _conditions(
         self, searcher: tantivy.Searcher, bounds: where.Where, masked: Sequence[int]
     ) -> list[tuple[tantivy.Occur, tantivy.Query]]:
-        scope = self._term("scope", contract.scope(bounds.owner))
+        scope = self._term("owner", contract.scope(bounds.owner))
         must = [scope, self._any_of("kind", bounds.kinds), self._status(bounds.statuses, bounds.now_us)]
         if bounds.clause != where.All():
             must.append(self._clause(searcher, bounds.clause, scope))
+        must += [self._like(searcher, like, scope) for like in bounds.likes]
         conditions = [(tantivy.Occur.Must, _unscored(query)) for query in must]
         if masked:
             conditions.append((tantivy.Occur.MustNot, self._any_of("key", masked)))
@@ -285,6 +293,17 @@ class Shelf:
                 occur = tantivy.Occur.Must if isinstance(clause, where.All) else tantivy.Occur.Should
                 return tantivy.Query.boolean_query([(occur, self._clause(searcher, part, scope)) for part in parts])
 
+    def _like(self, searcher: tantivy.Searcher, like: where.Like, scope: tantivy.Query) -> tantivy.Query:
+        if like.is_exact:
+            return self._term(like.field, like.pattern)
+        if len(like.pattern.encode()) <= MAX_REGEX_BYTES and like.pattern.count(where.ANYTHING) <= MAX_WILDCARDS:
+            with contextlib.suppress(ValueError):  # more states than Tantivy allows
+                return tantivy.Query.regex_query(self._schema, like.field, _regex(like.pattern))
+        fits = where.fitting(like.pattern)
+        lead = like.pattern.partition(where.ANYTHING)[0]
+        known = searcher.terms_with_prefix(like.field, lead, filter_query=scope)
+        return self._any_of(like.field, [value for value, _ in known if fits(value)])
+
     def _term(self, field: str, value: str | int) -> tantivy.Query:
         return tantivy.Query.term_query(self._schema, field, value, "basic")
 
@@ -311,7 +330,7 @@ def _weigh(view: _View, terms: Sequence[token.Term], owner: types.Owner) -> tupl
         that had every term endlessly often.
     """
     searchers = [searcher for searcher, _ in view.parts()]
-    n_own = sum(searcher.doc_freq("scope", contract.scope(owner)) for searcher in searchers)
+    n_own = sum(searcher.doc_freq("owner", contract.scope(owner)) for searcher in searchers)
     if not n_own:
         return [], 1.0
     lead = _lead(owner)
@@ -336,7 +355,8 @@ def _schema() -> tantivy.Schema:
     builder.add_integer_field("parent_link", fast=True)
     builder.add_integer_field("timestamp", indexed=True, fast=True)
     builder.add_integer_field("expires", indexed=True, fast=True)
-    for name in ("every", "scope", "kind", "status", "session_id", "parent_type", "parent_id", "sender_id"):
+    texts = ("every", "owner", "kind", "status", "session_id", "parent_type", "parent_id", "sender_id")
+    for name in (*texts, *where.FILINGS):
         builder.add_text_field(name, tokenizer_name="raw", index_option="basic")
     builder.add_text_field("words", tokenizer_name="whitespace", index_option="freq")
     return builder.build()
@@ -351,7 +371,7 @@ def _document(source: contract.Document, *, has_pairs: bool) -> tantivy.Document
     if source.expires_us is not None:
         document.add_integer("expires", source.expires_us)
     document.add_text("every", _EVERY)
-    document.add_text("scope", contract.scope(source.owner))
+    document.add_text("owner", contract.scope(source.owner))
     document.add_text("kind", source.kind)
     document.add_text("status", source.status)
     document.add_text("session_id", source.session_id)
@@ -359,6 +379,8 @@ def _document(source: contract.Document, *, has_pairs: bool) -> tantivy.Document
     document.add_text("parent_id", source.parent_id)
     for sender in source.sender_ids:
         document.add_text("sender_id", sender)
+    for name in where.FILINGS:
+        document.add_text(name, getattr(source, name))
     lead = _lead(source.owner)
     title = token.lead_terms(source.title, lead, has_pairs=has_pairs)
     body = token.lead_terms(source.body, lead, has_pairs=has_pairs)
@@ -380,6 +402,13 @@ def _n_slots(searcher: tantivy.Searcher) -> int:
 def _rarity(n: int, total: int) -> float:
     """Return the inverse document frequency of BM25 as Tantivy has it: positive even for a term that all have."""
     return math.log(1 + (max(total, n) - n + 0.5) / (n + 0.5))
+
+
+def _regex(pattern: str) -> str:
+    """Return a pattern as an expression of Tantivy's."""
+    return "".join(
+        "(.|\\n)*" if each == where.ANYTHING else f"\\{each}" if each in _SIGNS else each for each in pattern
+    )
 
 
 def _unscored(query: tantivy.Query) -> tantivy.Query:

@@ -19,8 +19,9 @@ import structlog
 from everosd import errors, types
 from everosd.index import record
 
-SCHEMA_VERSION = 1
-"""Of the tables and of what stands in them; any change makes another one and with it a rebuild. 1: first."""
+SCHEMA_VERSION = 2
+"""Of the tables and of what stands in them; any change makes another one and with it a rebuild. 1: first. 2: what a memory is
+filed under; of 1 the vectors are kept, and documents are written anew."""
 
 FILE_NAME = "vectors.db"
 
@@ -46,6 +47,16 @@ CREATE INDEX IF NOT EXISTS documents_partition ON documents (partition);
 CREATE TABLE IF NOT EXISTS vectors (key INTEGER PRIMARY KEY, space INTEGER NOT NULL, digest BLOB NOT NULL,
   n INTEGER NOT NULL, codes BLOB NOT NULL, crc INTEGER NOT NULL);
 """
+
+_WITHOUT_FILING = 1
+_FROM_1 = f"""
+BEGIN IMMEDIATE;
+DELETE FROM documents;
+DELETE FROM state WHERE name = 'is_begun';
+PRAGMA user_version = {SCHEMA_VERSION};
+COMMIT;
+"""  # noqa: S608  # our own number
+"""The index counts as new and is filled; a document whose text is the same finds its vectors there."""
 
 
 log = structlog.get_logger(__name__)
@@ -81,7 +92,7 @@ class Slab:
 
     def _open(self) -> sqlite3.Connection:
         version = int(self._writer.execute("PRAGMA user_version").fetchone()[0])
-        if version not in (0, SCHEMA_VERSION):
+        if version not in (0, _WITHOUT_FILING, SCHEMA_VERSION):
             raise errors.DerivedIndexError(
                 record.NAME, f"it has schema {version}, this everosd writes {SCHEMA_VERSION}"
             )
@@ -93,6 +104,8 @@ class Slab:
             self._writer.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
             self.path.chmod(0o600)
         _check(self._writer)
+        if version == _WITHOUT_FILING:
+            self._writer.executescript(_FROM_1)
         state = {str(name): int(value) for name, value in self._writer.execute("SELECT name, value FROM state")}
         self.is_new = not state.get("is_begun", 0)
         self._space_id = state.get("space", 0)

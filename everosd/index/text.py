@@ -15,9 +15,10 @@ from pathlib import Path
 from everosd import errors, types
 from everosd.index import contract, intact, shelf, token, where
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Of the documents and their terms; any change of either makes another one and with it a rebuild.
-1: first. 2: words that stand together are terms too, in long texts."""
+1: first. 2: words that stand together are terms too, in long texts. 3: what a memory is
+filed under."""
 
 SHORT_KINDS = frozenset({"atomic_fact", "foresight"})
 """Kinds whose entries are single statements."""

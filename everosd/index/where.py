@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -10,6 +11,11 @@ from everosd import types
 
 TextField = Literal["session_id", "parent_id", "parent_type", "sender_id"]
 Comparison = Literal["gt", "gte", "lt", "lte"]
+Filing = Literal["memory_type", "memory_path", "bucket", "scope", "team_id", "semantic_key"]
+"""What a memory is filed under."""
+FILINGS: tuple[Filing, ...] = ("memory_type", "memory_path", "bucket", "scope", "team_id", "semantic_key")
+ANYTHING = "%"
+"""In a pattern: any text, also none."""
 
 
 class Is(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +61,18 @@ class Any(msgspec.Struct, frozen=True, kw_only=True):
 Clause = Is | Compare | During | Not | All | Any
 
 
+class Like(msgspec.Struct, frozen=True, kw_only=True):
+    """What an entry is filed under fits a pattern: `%` stands for any text, everything else for itself."""
+
+    field: Filing
+    pattern: str
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether one text alone fits."""
+        return ANYTHING not in self.pattern
+
+
 class Where(msgspec.Struct, frozen=True, kw_only=True):
     """The bounds of one search. The owner is part of it always: nothing widens the scope."""
 
@@ -65,3 +83,33 @@ class Where(msgspec.Struct, frozen=True, kw_only=True):
     now_us: int
     """An active entry whose `expires_at` lies at or before this moment counts as `expired`."""
     clause: Clause = All()
+    likes: tuple[Like, ...] = ()
+    """All of them fit."""
+
+
+def likes(**patterns: str | None) -> tuple[Like, ...]:
+    """Return the bounds that patterns by field make; None, an empty one and `%` stand for anything."""
+    given = ((field, patterns.get(field)) for field in FILINGS)
+    return tuple(Like(field=field, pattern=text) for field, text in given if text and text.strip(ANYTHING))
+
+
+def fitting(pattern: str) -> Callable[[str], bool]:
+    """Return what tells whether a text fits a pattern; takes time in proportion to the text, whatever the pattern."""
+    first, *rest = pattern.split(ANYTHING)
+    if not rest:
+        return lambda text: text == pattern
+    *middle, last = rest
+    between = [each for each in middle if each]
+
+    def fits(text: str) -> bool:
+        if len(text) < len(first) + len(last) or not (text.startswith(first) and text.endswith(last)):
+            return False
+        at, end = len(first), len(text) - len(last)
+        for each in between:  # the first place that there is leaves most to the others
+            at = text.find(each, at, end)
+            if at < 0:
+                return False
+            at += len(each)
+        return True
+
+    return fits

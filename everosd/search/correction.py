@@ -54,7 +54,7 @@ def applied(
     board = _Board(ranking, given, rows, may_come_in)
     ranked = board.settled()
     facts = _nested(ranked, ranking.facts, given, rows) if nests_facts else ranking.facts
-    return look.Ranking(ranked=tuple(ranked), facts=facts)
+    return look.Ranking(ranked=tuple(ranked), facts=facts, floor=ranking.floor)
 
 
 class _Board:

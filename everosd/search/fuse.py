@@ -37,6 +37,14 @@ DATED = 0.3
 moment is not in an entry's words unless somebody wrote it there."""
 
 
+IMPORTANCE = 0.2
+"""How far importance moves a score: that of a memory of no importance loses a fifth, so that it is found below what is equal to
+it and not below what has little to do with the query."""
+
+USUAL = 0.5
+"""Importance that moves nothing: that of what says none."""
+
+
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """What speaks for one entry or fact."""
 
@@ -64,6 +72,8 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
     """How well the entry's moment fits what the query says of when; 0 where it says nothing."""
     score: float
     """In [0, 1]; sorts the answer."""
+    importance: float | None = None
+    """What moved the score; None: the entry has none."""
     corrects: types.EntryKey | None = None
     """What it corrects and has its score from; None: the score is its own."""
 
@@ -160,9 +170,25 @@ def lifted(
     return ordered(ranked)
 
 
+def weighed(score: float, importance: float) -> float:
+    """Return a score as importance moves it: in [0, 1], and the more important of two equal ones never has less.
+
+    Below `USUAL` it loses up to a share of `IMPORTANCE`; above, it gains up to that, and less where little is left to gain.
+    """
+    share = (importance - USUAL) / USUAL * IMPORTANCE
+    return score * (1 + share) if share < 0 else score + share * score * (1 - score)
+
+
+def least(min_score: float) -> float:
+    """Return the score from which importance may lift an entry to `min_score`."""
+    return min_score / (1 + IMPORTANCE)
+
+
 def ordered(ranked: Iterable[Ranked]) -> list[Ranked]:
-    """Sort best first; equal scores by key, the newest first, so that the order is the same every time."""
-    return sorted(ranked, key=lambda one: (-one.score, -one.own.key))
+    """Sort best first; of equal scores the more important, then by key, the newest first: the same order every time."""
+    return sorted(
+        ranked, key=lambda one: (-one.score, -(USUAL if one.importance is None else one.importance), -one.own.key)
+    )
 
 
 def cut(ranked: Iterable[Ranked], *, min_score: float = 0.0, radius: float = 0.0) -> list[Ranked]:

@@ -55,6 +55,10 @@ class Aim(msgspec.Struct, frozen=True, kw_only=True):
     min_score: float = 0.0
     radius: float = 0.0
     """Least similarity; by words alone, where there is none, the least score."""
+    likes: tuple[where.Like, ...] = ()
+    """What entries are filed under."""
+    only: tuple[int, ...] = ()
+    """Links of the entries that are asked about; empty: any."""
 
     def groups(self) -> list[tuple[str, ...]]:
         """Return the kinds that compete for the same places: those among Episodes, and each of the others."""
@@ -67,16 +71,20 @@ class Aim(msgspec.Struct, frozen=True, kw_only=True):
         The filter speaks of entries, not of their facts (an Episode's parent is a conversation, a fact's is its
         Episode): it is applied to the entries that facts belong to.
         """
-        return self._where(kinds, self.clause if kinds != FACT_KINDS else where.All())
+        return self._where(kinds, where.All()) if kinds == FACT_KINDS else self._where(kinds, self.clause, self.likes)
 
     def dated(self, kinds: tuple[str, ...]) -> where.Where:
         """Return the bounds of entries of these kinds that are of the time that the query names, or soon after."""
         during = [where.During(from_us=one.from_us, to_us=one.later_us - 1) for one in self.periods]
         within = where.Any(parts=tuple(during))
-        return self._where(kinds, within if kinds == FACT_KINDS else where.All(parts=(self.clause, within)))
+        if kinds == FACT_KINDS:
+            return self._where(kinds, within)
+        return self._where(kinds, where.All(parts=(self.clause, within)), self.likes)
 
-    def _where(self, kinds: tuple[str, ...], clause: where.Clause) -> where.Where:
-        return where.Where(owner=self.owner, kinds=kinds, statuses=self.statuses, now_us=self.now_us, clause=clause)
+    def _where(self, kinds: tuple[str, ...], clause: where.Clause, likes: tuple[where.Like, ...] = ()) -> where.Where:
+        return where.Where(
+            owner=self.owner, kinds=kinds, statuses=self.statuses, now_us=self.now_us, clause=clause, likes=likes
+        )
 
 
 class Leg(Protocol):
@@ -140,6 +148,10 @@ class Ranking(msgspec.Struct, frozen=True, kw_only=True):
     """Best first within each group of kinds."""
     facts: dict[int, list[fuse.Evidence]] = {}
     """Facts to nest, by the link of their entry, best first."""
+    rest: tuple[fuse.Ranked, ...] = ()
+    """What stands behind `ranked` of what competes with memories, best first: importance may bring it in front."""
+    floor: float = 0.0
+    """Least score, once importance has moved it."""
 
 
 def find(leg: Leg, aim: Aim, *, is_alone: bool) -> Found:
@@ -152,6 +164,8 @@ def find(leg: Leg, aim: Aim, *, is_alone: bool) -> Found:
 
 def _found(leg: Leg, aim: Aim, kinds: tuple[str, ...], k: int) -> list[contract.Hit]:
     """Return the `k` best, and the `k` best of the time that is asked for."""
+    if aim.only and kinds != FACT_KINDS:
+        return leg.score(aim.bounds(kinds), aim.only)
     found = leg.search(aim.bounds(kinds), k)
     return found + leg.search(aim.dated(kinds), k) if aim.periods else found
 
@@ -164,21 +178,27 @@ def rank(aim: Aim, words: Found | None, near: Found | None, *, nests_facts: bool
     floor = max(aim.min_score, aim.radius) if near is None else aim.min_score
     radius = 0.0 if near is None else aim.radius
     ranked: list[fuse.Ranked] = []
+    rest: list[fuse.Ranked] = []
     for at, kinds in enumerate(aim.groups()):
         bounds = aim.bounds(kinds)
         lifting = best if kinds[0] in ENTRY_KINDS else {}
         links = {hit.own_link for leg in (words, near) if leg is not None for hit in leg.groups[at].values()}
         links |= lifting.keys()
+        if aim.only:
+            links &= set(aim.only)
         entries = fuse.evidence(
             None if words is None else words.completed(bounds, at, links),
             None if near is None else near.completed(bounds, at, links),
         )
         lifted = fuse.lifted(entries, lifting, aim.periods, dated if lifting else {})
-        placed = fuse.cut(lifted, min_score=floor, radius=radius)
+        placed = fuse.cut(lifted, min_score=fuse.least(floor), radius=radius)
         if words is not None:  # what has none of the words and is not near either was not found
             placed = [one for one in placed if one.score > 0]
         ranked += placed[: aim.top_k + SPARE]
-    return Ranking(ranked=tuple(ranked), facts=_nested(facts, ranked, aim.periods) if nests_facts else {})
+        if kinds[0] in ENTRY_KINDS:
+            rest += placed[aim.top_k + SPARE :]
+    nested = _nested(facts, [*ranked, *rest], aim.periods) if nests_facts else {}
+    return Ranking(ranked=tuple(ranked), facts=nested, rest=tuple(rest), floor=floor)
 
 
 def has_facts(aim: Aim) -> bool:

@@ -11,9 +11,11 @@ import msgspec
 
 from everosd import clock, errors, types
 from everosd.index import contract, text, token, where
+from everosd.log import entry_text
 from everosd.search import correction, fuse, look, period
 from everosd.search import filter as conditions
 from everosd.store import correction as store_correction
+from everosd.store import memory
 from everosd.store import row as store_row
 
 if TYPE_CHECKING:
@@ -29,10 +31,10 @@ MAX_TOP_K = 100
 
 KINDS_OF: dict[types.OwnerType, tuple[str, ...]] = {
     "user": look.ENTRY_KINDS,
-    "agent": ("agent_case", "agent_skill"),
+    "agent": ("memory", "agent_case", "agent_skill"),
     "session": (),
 }
-"""What is searched for each type of owner: users never get an agent's memory and the reverse."""
+"""What is searched for each type of owner: users never get an agent's memory and the reverse, though both have typed ones."""
 
 QUERY_TIMEOUT_S = 2.0
 """How long a hybrid search waits for the vector of its query, unless told otherwise."""
@@ -65,6 +67,10 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     filter: where.Clause = where.All()
     statuses: tuple[str, ...] = ("active",)
     include_profile: bool = False
+    likes: tuple[where.Like, ...] = ()
+    """What entries are filed under; bounds act before ranking."""
+    entry_ids: tuple[str, ...] = ()
+    """Only these entries of the owner; they score what they do among all. Empty: any."""
     kinds: tuple[str, ...] | None = None
     """Names of kinds to look among; None means those of the owner's type."""
     explains: bool = False
@@ -91,6 +97,8 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     own: fuse.Evidence
     dated: float
     """How well the entry's moment fits what the query says of when."""
+    importance: float | None = None
+    """What moved the score last; None: the entry has none."""
     fact: fuse.Evidence | None = None
     """The best fact of the entry, which lifts its score; None: none matched."""
     fact_row: store_row.EntryRow | None = None
@@ -364,12 +372,16 @@ class Search:
 
     async def _read(self, query: Query, aim: look.Aim, found: look.Ranking) -> list[Hit]:
         """Read what was found; what the ledger has changed since the index saw it is judged by the ledger."""
-        keys = [one.own.key for one in found.ranked] + [fact.key for facts in found.facts.values() for fact in facts]
-        if query.explains:
-            keys += [one.fact.key for one in found.ranked if one.fact is not None]
+        keys = _keys(query, found, found.ranked)
         if not keys:
             return []
         rows, corrected = await asyncio.gather(self._rows(query, aim, keys), self._corrections(aim, found))
+        found, is_more = _weighed(aim, found, rows)
+        if is_more:  # importance may bring in what stands behind
+            more = _keys(query, found, found.ranked)
+            rows |= await self._rows(query, aim, [key for key in more if key not in rows])
+            found, _ = _weighed(aim, found, rows)
+            corrected = await self._corrections(aim, found)
         if corrected:
             found = await self._corrected(query, aim, found, corrected, rows)
         return [_hit(query, one, found, rows) for one in found.ranked if one.own.key in rows]
@@ -400,8 +412,11 @@ class Search:
         rows |= await self._rows(query, aim, keys - rows.keys())
 
         def may_come_in(row: store_row.EntryRow) -> bool:
-            is_wanted = row.kind in aim.kinds
-            return is_wanted and (row.kind in look.FACT_KINDS or conditions.fits(aim.clause, row))
+            if row.kind not in aim.kinds or aim.only:
+                return False
+            if row.kind in look.FACT_KINDS:
+                return True
+            return conditions.fits(aim.clause, row) and _is_filed(aim.likes, row)
 
         nests = query.method not in ("keyword", "vector")
         return correction.applied(found, corrected, rows, may_come_in=may_come_in, nests_facts=nests)
@@ -450,7 +465,61 @@ def _aim(query: Query, now_us: int) -> look.Aim:
         top_k=MAX_TOP_K if query.top_k < 0 else min(query.top_k, MAX_TOP_K),
         min_score=query.min_score or 0.0,
         radius=query.radius or 0.0,
+        likes=query.likes,
+        only=tuple(contract.link(query.owner, each) for each in query.entry_ids),
     )
+
+
+def _keys(query: Query, found: look.Ranking, ranked: Sequence[fuse.Ranked]) -> list[types.EntryKey]:
+    """Return what has to be read to show these entries."""
+    keys = [one.own.key for one in ranked]
+    keys += [fact.key for one in ranked for fact in found.facts.get(one.own.link, ())]
+    if query.explains:
+        keys += [one.fact.key for one in ranked if one.fact is not None]
+    return keys
+
+
+def _weighed(
+    aim: look.Aim, found: look.Ranking, rows: Mapping[types.EntryKey, store_row.EntryRow]
+) -> tuple[look.Ranking, bool]:
+    """Return the ranking with importance in it, and whether something was added that has to be read for that.
+
+    Importance is the ledger's alone: a pass changes it for a hundred thousand memories without an index noticing. Scores are
+    weighed once; what was read before is not weighed again.
+    """
+    ranked = [_weigh(one, rows.get(one.own.key)) for one in found.ranked]
+    has_any = any(one.importance is not None for one in ranked)
+    ranked = fuse.ordered(ranked) if has_any else ranked
+    more: list[fuse.Ranked] = []
+    if has_any and found.rest:
+        shown = [one.score for one in ranked if (row := rows.get(one.own.key)) and row.kind in look.ENTRY_KINDS]
+        bar = shown[aim.top_k - 1] if len(shown) >= aim.top_k else 0.0
+        more = [one for one in found.rest if fuse.weighed(one.score, 1.0) > bar]
+    kept = fuse.cut(ranked, min_score=found.floor)
+    return look.Ranking(ranked=(*kept, *more), facts=found.facts, floor=found.floor), bool(more)
+
+
+def _weigh(one: fuse.Ranked, row: store_row.EntryRow | None) -> fuse.Ranked:
+    if row is None or row.importance is None or one.importance is not None:
+        return one
+    return msgspec.structs.replace(one, importance=row.importance, score=fuse.weighed(one.score, row.importance))
+
+
+def _is_filed(likes: Sequence[where.Like], row: store_row.EntryRow) -> bool:
+    """Return what the indexes say of an entry: whether it is filed under what is wanted."""
+    if not likes:
+        return True
+    entry = entry_text.read(row.kind, row.entry_id, row.raw, form=row.form)
+    filed = memory.filing(entry.fields)
+    values: dict[where.Filing, str] = {
+        "memory_type": memory.type_of(row.kind, row.memory_type),
+        "memory_path": row.memory_path,
+        "bucket": filed.bucket,
+        "scope": filed.scope,
+        "team_id": filed.team_id,
+        "semantic_key": filed.semantic_key,
+    }
+    return all(where.fitting(like.pattern)(values[like.field]) for like in likes)
 
 
 def _hit(
@@ -468,6 +537,7 @@ def _hit(
             question="" if one.own.keyword is None else query.text,
             own=one.own,
             dated=one.dated,
+            importance=one.importance,
             fact=one.fact,
             fact_row=None if one.fact is None else read.get(one.fact.key),
             corrects=None if one.corrects is None else read.get(one.corrects),

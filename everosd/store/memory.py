@@ -11,7 +11,10 @@ import json
 import math
 import re
 import sqlite3
+from collections.abc import Mapping
 from typing import cast
+
+import msgspec
 
 from everosd.log import entry as forms
 from everosd.log import entry_text, view
@@ -61,20 +64,45 @@ def _values(entry: state.EntryState) -> tuple[object, ...]:
     read = entry_text.read(entry.kind, entry.entry_id, entry.raw, form=cast("forms.Form", entry.form))
     fields = read.fields
     written = fields.get("importance", "").strip()
-    metadata = _metadata(fields.get("metadata", ""))
+    filed = filing(fields)
     return (
         fraction(written, lifecycle.IMPORTANCE),
         "" if written.casefold() in _NULLS else written,
         fraction(fields.get("confidence", ""), lifecycle.CONFIDENCE),
         view.moment_us(fields.get("updated_at", ""), dt.UTC),
         int(fields.get("pinned", "").strip().casefold() in _TRUE),
-        fields.get("bucket", "").strip() or lifecycle.BUCKET,
-        fields.get("scope", "").strip(),
-        fields.get("team_id", "").strip(),
-        fields.get("semantic_key", "").strip() or metadata.get("semantic_key", ""),
-        fields.get("promotion_key", "").strip() or metadata.get("promotion_key", ""),
+        filed.bucket,
+        filed.scope,
+        filed.team_id,
+        filed.semantic_key,
+        fields.get("promotion_key", "").strip() or _metadata(fields.get("metadata", "")).get("promotion_key", ""),
         lifecycle.content_digest(_content(read)) if entry.kind == "memory" else "",
     )
+
+
+class Filing(msgspec.Struct, frozen=True, kw_only=True):
+    """What a memory is filed under, beside its type and path."""
+
+    bucket: str
+    scope: str
+    team_id: str
+    semantic_key: str
+
+
+def filing(fields: Mapping[str, str]) -> Filing:
+    """Return what the inline fields of an entry say of it."""
+    key = fields.get("semantic_key", "").strip()
+    return Filing(
+        bucket=fields.get("bucket", "").strip() or lifecycle.BUCKET,
+        scope=fields.get("scope", "").strip(),
+        team_id=fields.get("team_id", "").strip(),
+        semantic_key=key or _metadata(fields.get("metadata", "")).get("semantic_key", ""),
+    )
+
+
+def type_of(kind: str, memory_type: str) -> str:
+    """Return which type of memory an entry is: Episodes are episodic; empty: none."""
+    return "episodic" if kind == "episode" else memory_type
 
 
 def _content(read: forms.Entry) -> str:

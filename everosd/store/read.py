@@ -26,6 +26,12 @@ FIELDS = """e.key, e.path, e.line, e.entry_id, e.kind, e.form, e.app, e.project,
 e.session_id, e.timestamp_us, e.parent_type, e.parent_id, e.sender_ids, e.memory_type, e.memory_path, e.status,
 e.deprecated_by, e.expires_us, e.updated_us, e.raw"""
 
+_IMPORTANCE = """coalesce(s.importance, CASE WHEN m.own_importance <> '' THEN m.importance END)"""
+"""What decay has left of it, else what the entry says."""
+_WITH_IMPORTANCE = """entries e LEFT JOIN typed_memories m ON m.key = e.key
+    LEFT JOIN lifecycle_state s ON s.app = e.app AND s.project = e.project AND s.owner_type = e.owner_type
+        AND s.owner_id = e.owner_id AND s.entry_id = e.entry_id"""
+
 _SORT_COLUMNS = {"timestamp": "e.timestamp_us", "updated_at": "e.updated_us"}
 _SENDERS = msgspec.json.Decoder(tuple[str, ...])
 
@@ -66,14 +72,20 @@ class Reader:
         return await self._all(sql, parameters)
 
     async def rows(self, keys: Sequence[int]) -> list[row.EntryRow]:
-        """Return the live entries with these keys, in the order asked for; keys that are gone are left out."""
+        """Return the live entries with these keys, in the order asked for; keys that are gone are left out.
+
+        They carry their importance.
+        """
         found: dict[int, row.EntryRow] = {}
         for start in range(0, len(keys), MAX_VARIABLES):
             part = keys[start : start + MAX_VARIABLES]
             marks = ", ".join("?" * len(part))
-            sql = f"SELECT {FIELDS} FROM entries e WHERE e.key IN ({marks}) AND e.is_shadowed = 0"  # noqa: S608  # placeholders
-            for values in await self._all(sql, part):
-                found[values[0]] = to_row(values)
+            sql = (
+                f"SELECT {_IMPORTANCE}, {FIELDS} FROM {_WITH_IMPORTANCE}"  # noqa: S608  # placeholders
+                f" WHERE e.key IN ({marks}) AND e.is_shadowed = 0"
+            )
+            for importance, *values in await self._all(sql, part):
+                found[values[0]] = to_row(values, importance)
         return [found[key] for key in keys if key in found]
 
     async def orphans(self, keys: Sequence[int], now_us: int) -> set[types.EntryKey]:
@@ -225,7 +237,7 @@ def _unfinished(counted: Iterable[Sequence[Any]], segments: Iterable[Sequence[An
     ]
 
 
-def to_row(values: Sequence[Any] | aiosqlite.Row) -> row.EntryRow:
+def to_row(values: Sequence[Any] | aiosqlite.Row, importance: float | None = None) -> row.EntryRow:
     """Return the columns of `FIELDS` as a struct."""
     (
         key, path, line, entry_id, kind, form, app, project, owner_type, owner_id, lsn, session_id, timestamp_us,
@@ -252,4 +264,5 @@ def to_row(values: Sequence[Any] | aiosqlite.Row) -> row.EntryRow:
         expires_us=expires_us,
         updated_us=updated_us,
         raw=raw,
+        importance=importance,
     )

@@ -35,3 +35,5 @@ class EntryRow(msgspec.Struct, frozen=True, kw_only=True):
     """When the ledger last saw it change."""
     raw: str
     """The entry's own text; `log.entry_text.read(kind, entry_id, raw)` takes it apart again."""
+    importance: float | None = None
+    """In force, in [0, 1]. None: nothing says any, or it was not asked for."""

@@ -62,7 +62,10 @@ OURS = {
     "CascadeHealthBlock": {"phase", "lsn", "files_on_disk", "files_indexed", "entries", "scan_age_s", "done", "total"}
     | {"projections"},
     "GetRequest": {"include_status", "with_readable_episode"},
-    "SearchRequest": {"include_status", "with_readable_episode", "explain"},
+    "SearchRequest": {
+        *("include_status", "with_readable_episode", "explain"),
+        *("memory_type", "path_filter", "bucket", "scope", "team_id", "semantic_key"),
+    },
     "GetResponse": {"degraded"},
     "SearchResponse": {"degraded"},
     "HealthResponse": {"ready", "degraded", "watch", "embedding", "problems", "n_problems", "uptime_s"},

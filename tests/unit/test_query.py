@@ -206,7 +206,8 @@ async def test_users_never_get_agent_memory_and_the_reverse(
     episode, profile = store.entry("word"), store.entry("word", kind="profile", entry_id="profile_u_mara")
     await add(store, case, skill, memory, episode, profile)
     agent = await search.run(query.Query(owner=AGENT, text="word", include_profile=True))
-    assert ((), ()) == (agent.episodes, agent.profiles)
+    assert [memory.key] == [hit.row.key for hit in agent.episodes], "what an agent remembers is typed memory of its own"
+    assert () == agent.profiles
     assert ([case], [skill]) == ([hit.row for hit in agent.agent_cases], [hit.row for hit in agent.agent_skills])
     user = await search.run(query.Query(owner=OWNER, text="word", include_profile=True))
     assert ([episode], [profile]) == ([hit.row for hit in user.episodes], [hit.row for hit in user.profiles])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -254,6 +256,20 @@ def test_a_document_that_changes_owner_or_kind_takes_its_vectors_along(tmp_path:
 
 
 TEXTS = st.sampled_from(["", "a", "b", "ä", "zz"])
+FILED = st.sampled_from(["", "a", "a/b", "a/bb", "ä/日本", "A", "a.b*(c)|[d]", "50 off", "a\\b", "a/b/a/b", "x\ny"])
+"""What a memory may be filed under, `%` apart, which no pattern can say."""
+LONG_PATTERNS = ("%a" * 40, "%b" * 4, "%" * 50 + "b")
+"""More than an automaton is made of."""
+PATTERNS = st.sampled_from(
+    (
+        *("%", "a", "a%", "%b", "%/%", "a%b", "%a%b%", "ä%", "%本", "A%", "a.b%", "%(c)|%", "%\\%", "%%b%%", "%a%a%"),
+        *("x%y", "_%", "?%", "*", *LONG_PATTERNS),
+    )
+) | st.text(alphabet="ab/%", max_size=6)
+LIKES = st.lists(
+    st.builds(where.Like, field=st.sampled_from(["memory_path", "semantic_key", "bucket"]), pattern=PATTERNS),
+    max_size=2,
+).map(tuple)
 DOCUMENTS = st.lists(
     st.fixed_dictionaries(
         {
@@ -266,6 +282,9 @@ DOCUMENTS = st.lists(
             "parent_id": TEXTS,
             "sender_ids": st.lists(TEXTS, max_size=3).map(tuple),
             "owner": st.sampled_from([OWNER, OTHER]),
+            "memory_path": FILED,
+            "semantic_key": FILED,
+            "bucket": st.sampled_from(["public", "Public", ""]),
         }
     ),
     min_size=1,
@@ -290,7 +309,23 @@ BOUNDS = st.builds(
     statuses=st.lists(st.sampled_from(["active", "deprecated", "expired", "archived"]), max_size=4).map(tuple),
     now_us=st.integers(0, 5),
     clause=CLAUSES,
+    likes=LIKES,
 )
+
+
+@hypothesis.given(pattern=PATTERNS, text=FILED | st.text(alphabet="ab/", max_size=8))
+def test_a_pattern_is_fitted_by_what_an_expression_of_the_same_meaning_matches(pattern: str, text: str) -> None:
+    """`%` is any text, everything else is itself, and letters count as they are written."""
+    expression = "".join(".*" if each == "%" else re.escape(each) for each in pattern)
+    hypothesis.assume(pattern.count("%") < 10)  # where the expression would take for ever, and the pattern does not
+    assert where.fitting(pattern)(text) == (re.fullmatch(expression, text, re.DOTALL) is not None)
+
+
+def test_a_pattern_of_a_thousand_wildcards_is_told_at_once() -> None:
+    """Nobody keeps a search busy with one."""
+    began_s = time.perf_counter()
+    assert not where.fitting("%a" * 500 + "%b")("a" * 100_000)
+    assert 1.0 > time.perf_counter() - began_s
 
 
 @hypothesis.given(given=DOCUMENTS, many=st.lists(BOUNDS, min_size=20, max_size=40))
@@ -302,7 +337,7 @@ BOUNDS = st.builds(
 def test_both_indexes_let_through_the_same_documents(
     tmp_path_factory: pytest.TempPathFactory, given: list[dict[str, object]], many: list[where.Where]
 ) -> None:
-    """Scope, kinds, statuses, expiry and any tree of conditions mean the same by keyword and by vector."""
+    """Scope, kinds, statuses, expiry, any tree of conditions and any pattern mean the same by keyword and by vector."""
     folder = tmp_path_factory.mktemp("both")
     words, vectors = text.TextIndex(folder / "t"), vector.VectorIndex(folder / "v")
     vectors.use(SPACE)

@@ -146,6 +146,24 @@ def test_X05_what_is_no_database_is_filled_anew(tmp_path: Path, content: bytes) 
     index.close()
 
 
+def test_X13_an_index_of_the_version_before_is_filled_anew_and_pays_for_no_vector(tmp_path: Path) -> None:
+    """What documents say has changed since; their texts, and so their vectors, have not."""
+    made(tmp_path / "v", 3).close()
+    connection = sqlite3.connect(tmp_path / "v" / slab.FILE_NAME)
+    connection.execute("PRAGMA user_version = 1")
+    connection.close()
+    index, is_new = vector.open_or_set_aside(tmp_path / "v")
+    assert (True, 0, SPACE) == (is_new, index.count(), index.space)
+    index.write([document(1), document(2), document(3, "another text")], [])
+    index.commit()
+    assert [3] == [each.key for each in index.owed(10)], "until then the vectors of its former text stand in"
+    assert [1, 2, 3] == sorted(found(index))
+    index.close()
+    index, is_new = vector.open_or_set_aside(tmp_path / "v")
+    assert (False, 3) == (is_new, index.count())
+    index.close()
+
+
 def test_X09_an_index_of_another_version_is_set_aside(tmp_path: Path) -> None:
     """It is derived: nobody migrates it."""
     made(tmp_path / "v", 3).close()
