@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 from everosd.cascade import verify
+from everosd.log import entry
 from everosd.search import query
 from tests import open_root, reflecting
 from tests.reflecting import ANDREW, shop
@@ -56,3 +57,24 @@ async def test_M21_old_facts_stay_away_when_the_index_is_deleted(tmp_path: Path)
         assert [(await mind.narrative()).entry_id] == await hits(root)
         await stands(root, is_finished=True)
         assert "nothing to consolidate" == (await mind.run()).note
+
+
+async def test_R01_each_fact_is_looked_for_however_many_there_are(tmp_path: Path) -> None:
+    """Until a merge is finished a statement has two facts; the newest of more than 1,000 are seen, and one that is gone is missed.
+
+    `make crash` comes to that many at its 193rd round, and once took the last five of them for lost.
+    """
+    async with open_root.opened(tmp_path) as root:
+        older = entry.Draft(
+            fields={"owner_id": ANDREW.id, "timestamp": "2025-01-01T12:00:00+00:00"}, sections=(("Fact", "Older."),)
+        )
+        await root.pen.append(ANDREW, "atomic_fact", [older] * 975)
+        await reflecting.scatter(root, ANDREW, SHOPS)
+        await root.settled()
+        assert await reflecting.killed(reflecting.over(root, reflecting.Fuse(known=("committed",))).run())
+    async with open_root.opened(tmp_path) as root:
+        mind = reflecting.over(root)
+        assert 975 + 2 * len(SHOPS) == len(await mind.live("atomic_fact"))
+        assert [] == await reflecting.wrongs(mind, STATEMENTS, is_finished=False)
+        lost = [*STATEMENTS, shop(99)]
+        assert f"no fact: {shop(99)}" in await reflecting.wrongs(mind, lost, is_finished=False)
