@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import datetime as dt
+import textwrap
 from typing import TYPE_CHECKING, cast, get_args
 
 import msgspec
@@ -24,6 +25,7 @@ REFLECT = msgspec.json.Decoder(lifecycle_schema.ReflectRequest)
 DAY_US = 86_400_000_000
 STATUSES = get_args(schema.Status)
 AWAY = tuple(status for status in STATUSES if status != "active")
+TITLE_CHARS = 100
 MANY = 1000
 """Decisions whose answer is made by a thread: the loop has its turns meanwhile."""
 MAX_CALLS = 10_000
@@ -117,10 +119,18 @@ class Lifecycle:
         statuses = _statuses(asked.status)
         owner = await scope.owner_or_only_user(asked, self._given.reader)
         now_us = self._given.now_us()
-        found = await store.records(self._given.reader, owner, kinds=store.KINDS, statuses=())
+        kinds = store.KINDS if asked.kind is None else (asked.kind,)
+        found = await store.records(
+            self._given.reader,
+            owner,
+            kinds=kinds,
+            statuses=(),
+            memory_type=asked.memory_type or "%",
+            path=asked.path_filter or "%",
+        )
         by_status = collections.Counter(_status(one, now_us) for one in found)
         wanted = [one for one in found if _status(one, now_us) in statuses]
-        wanted.sort(key=lambda one: (_since_us(one) or 0, one.entry_id), reverse=True)
+        wanted.sort(key=lambda one: (_since_us(one, now_us) or one.created_us, one.entry_id), reverse=True)
         page = wanted[asked.offset : asked.offset + asked.limit]
         items = [await self._item(one, now_us) for one in page]
         return reply.success(
@@ -132,7 +142,7 @@ class Lifecycle:
         status, reason, since_us, successor = (
             _status(record, now_us),
             record.reason,
-            _since_us(record),
+            _since_us(record, now_us),
             record.successor,
         )
         row = await self._given.reader.find(record.owner, record.entry_id)
@@ -147,13 +157,15 @@ class Lifecycle:
             kind=record.kind,
             memory_type=record.memory_type,
             path=record.path,
-            subject="" if row is None else view.title(item.parsed(row)),
+            subject="" if row is None else _title(item.parsed(row)),
             status=status,
             reason=reason,
             since=None if since_us is None else self._iso(since_us),
             successor=types.public_id(record.owner.id, successor) if successor else None,
             days_left=None if due_us is None else round(max(0, due_us - now_us) / DAY_US, 2),
             next=following,
+            importance=record.importance,
+            pinned=record.is_pinned,
         )
 
     async def _written_us(self, owner: types.Owner, successor: str) -> int | None:
@@ -276,12 +288,24 @@ def _statuses(asked: str | None) -> tuple[str, ...]:
 
 def _status(record: store.Record, now_us: int) -> str:
     """Return what a memory is at this moment: one past its `expires_at` is expired, whether that was noticed or not."""
-    is_over = record.status == "active" and record.expires_us is not None and record.expires_us <= now_us
-    return "expired" if is_over else record.status
+    return "expired" if record.status == "active" and _is_over(record, now_us) else record.status
 
 
-def _since_us(record: store.Record) -> int | None:
-    return record.expires_us if record.status == "active" else record.status_since_us
+def _since_us(record: store.Record, now_us: int) -> int | None:
+    """Return since when a memory is what it is; None: the log does not say, or it is active."""
+    if record.status == "active":
+        return record.expires_us if _is_over(record, now_us) else None
+    return record.status_since_us
+
+
+def _title(found: log_entry.Entry) -> str:
+    return view.title(found) or textwrap.shorten(
+        item.content_of(found, view.view(found)), TITLE_CHARS, placeholder=" …"
+    )
+
+
+def _is_over(record: store.Record, now_us: int) -> bool:
+    return record.expires_us is not None and record.expires_us <= now_us
 
 
 def _action(one: outcome.Done) -> lifecycle_schema.ActionItem:

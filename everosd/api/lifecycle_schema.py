@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -121,6 +121,10 @@ class LifecycleQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     status: str | None = None
     """Of active, deprecated, expired, superseded, archived and deleted, with commas between; None: all but active."""
+    kind: Literal["memory", "episode"] | None = None
+    """Typed memories or Episodes alone; None: both."""
+    memory_type: Pattern = "%"
+    path_filter: Pattern = "%"
     limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_PAGE)] = 100
     offset: Annotated[int, msgspec.Meta(ge=0, le=2**62)] = 0
     user_id: schema.OwnerId | None = None
@@ -140,6 +144,7 @@ class LifecycleItem(msgspec.Struct, frozen=True, kw_only=True):
     memory_type: str
     path: str
     subject: str
+    """Where it has none: the beginning of its text."""
     status: str
     reason: str
     since: str | None
@@ -150,6 +155,9 @@ class LifecycleItem(msgspec.Struct, frozen=True, kw_only=True):
     """Until the next thing that is due by the clock; null: nothing is."""
     next: str | None
     """What that is: `expire` or `archive`."""
+    importance: float
+    """As decay has left it."""
+    pinned: bool
 
 
 class LifecycleData(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,7 +166,7 @@ class LifecycleData(msgspec.Struct, frozen=True, kw_only=True):
     items: tuple[LifecycleItem, ...]
     total_count: int
     counts: dict[str, int]
-    """Of all of the owner's memories and Episodes, by status."""
+    """By status: of all of the owner's memories and Episodes that the other filters let through."""
 
 
 class AuditQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -12,7 +12,22 @@ import typer
 
 import everosd
 from everosd import config, errors, types
-from everosd.cli import asking, failure, forget, learn, mcp, node, reflect, setting, show
+from everosd.cli import (
+    asking,
+    failure,
+    forget,
+    learn,
+    lifecycle,
+    mcp,
+    memories,
+    memory,
+    node,
+    reflect,
+    remember,
+    setting,
+    show,
+    whose,
+)
 from everosd.cli import root as root_folder
 from everosd.cli import serve as serve_command
 
@@ -30,6 +45,9 @@ commands = typer.Typer(
 )
 
 commands.add_typer(learn.commands)
+commands.add_typer(remember.commands)
+commands.add_typer(memory.commands, name="memory")
+commands.add_typer(lifecycle.commands, name="lifecycle")
 commands.add_typer(forget.commands)
 commands.add_typer(reflect.commands)
 commands.add_typer(setting.commands)
@@ -99,12 +117,8 @@ def search(
     query: Annotated[list[str], typer.Argument(metavar="WORDS", help="What to look for; any text is a query.")],
     *,
     root: asking.Root = None,
-    user: Annotated[
-        str | None, typer.Option("--user", metavar="ID", help="Whose memory. Default: the only user there is.")
-    ] = None,
-    agent: Annotated[
-        str | None, typer.Option("--agent", metavar="ID", help="An agent's memory instead of a person's.")
-    ] = None,
+    user: whose.User = None,
+    agent: whose.Agent = None,
     app: asking.App = "default",
     project: asking.Project = "default",
     top_k: Annotated[
@@ -130,34 +144,40 @@ def search(
         ),
     ] = "keyword",
     explain: Annotated[bool, typer.Option("--explain", help="Say what each score is made of.")] = False,
+    type_: memories.TypeFilter = memories.ANY,
+    path: memories.PathFilter = memories.ANY,
+    bucket: memories.BucketFilter = memories.ANY,
+    scope: memories.ScopeFilter = None,
+    team: memories.TeamFilter = None,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            "--key", metavar="PATTERN", help="Only with this semantic key; atlas% begins so.", show_default=False
+        ),
+    ] = None,
     as_json: asking.Json = False,
 ) -> None:
     """Search one person's or agent's memory."""
     where = config.root_path(root)
     if not " ".join(query).strip():
         asking.refuse("there is nothing to look for", "give some words, e.g.: everosd search fish market")
-    if user is not None and agent is not None:
-        asking.refuse("--user and --agent exclude each other", "leave one of them out")
+    given = whose.Whose(user=user, agent=agent, app=app, project=project)
     body: dict[str, object] = {
         "query": asking.legible(" ".join(query)),
-        "app_id": asking.legible(app),
-        "project_id": asking.legible(project),
         "method": method,
         "top_k": top_k,
         "min_score": min_score or 0.0,
-        "user_id": None if user is None else asking.legible(user),
-        "agent_id": None if agent is None else asking.legible(agent),
+        **given.fields(),
     }
+    body |= memories.filters(type_=type_, path=path, bucket=bucket, scope=scope, team=team)
+    if key is not None:
+        body["semantic_key"] = asking.legible(key)
     if explain:
         body["explain"] = True
     if include_all:
         body["include_status"] = ["active", "deprecated", "expired", "superseded", "archived"]
-    try:
+    with whose.asks(where, given):
         answer = asking.ask(where, "POST", f"{asking.API}/memory/search", body)
-    except errors.RequestError as error:
-        if error.field == "user_id" and user is None:
-            asking.ask_whose(where, app, project)
-        raise
     if as_json:
         asking.print_json(answer)
         return

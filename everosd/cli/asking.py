@@ -16,7 +16,32 @@ from everosd.cli import client, node, progress, show
 from everosd.cli import root as root_folder
 
 API = "/api/v1"
-OPTIONS = {"user_id": "--user", "agent_id": "--agent", "app_id": "--app", "project_id": "--project"}
+OPTIONS = {
+    "user_id": "--user",
+    "agent_id": "--agent",
+    "app_id": "--app",
+    "project_id": "--project",
+    "session_id": "--session",
+    "team_id": "--team",
+    "memory_type": "--type",
+    "path_filter": "--path",
+    "semantic_key": "--key",
+    "promotion_key": "--promotion-key",
+    "expires_at": "--expires",
+    "timestamp": "--at",
+    "source_ids": "--source",
+    "time_window_hours": "--hours",
+    "action_type": "--action",
+    "actions": "--action",
+    "content": "TEXT",
+    "replacement_content": "--replacement",
+    "memory_id": "ID",
+    **{
+        name: f"--{name}"
+        for name in ("subject", "bucket", "scope", "importance", "confidence", "metadata", "provenance")
+    },
+    **{name: f"--{name}" for name in ("clear", "reason", "since", "until", "limit", "offset", "status")},
+}
 """Where the fields of a request come from."""
 OK = 200
 REFUSED = frozenset(("CONFLICT", "NOT_FOUND"))

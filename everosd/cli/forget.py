@@ -1,39 +1,135 @@
-"""The command that forgets somebody."""
+"""The command that forgets: one memory, or all of somebody."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated, cast
 
 import typer
 
 from everosd import config, types
-from everosd.cli import asking, show
+from everosd.cli import asking, memories, memory, progress, show, whose
 from everosd.cli import root as root_folder
 
 commands = typer.Typer(rich_markup_mode=None)
+
+FORGET = f"{asking.API}/memory/forget"
 
 SHOWN = 20
 """Entries of others that are named in a terminal; `--json` has more."""
 
 
-@commands.command()
+@commands.command(epilog="Examples: everosd forget mara_mem_20260302_00000001, or everosd forget --owner mara")
 def forget(
+    id_: Annotated[
+        str | None,
+        typer.Argument(metavar="[ID]", help="One memory or Episode: hidden, until it is restored.", show_default=False),
+    ] = None,
     *,
     root: asking.Root = None,
-    owner: Annotated[str, typer.Option("--owner", metavar="ID", help="Whom.", show_default=False)],
-    agent: Annotated[bool, typer.Option("--agent", help="An agent, not a person.")] = False,
+    owner: Annotated[
+        str | None,
+        typer.Option("--owner", metavar="ID", help="Instead: everything of this person, for good.", show_default=False),
+    ] = None,
+    agent: Annotated[bool, typer.Option("--agent", help="It is an agent's, not a person's.")] = False,
+    hard: Annotated[bool, typer.Option("--hard", help="With ID: remove it from the files, for good.")] = False,
+    redact: Annotated[
+        bool, typer.Option("--redact", help="With ID: remove its text, for good; the entry stays.")
+    ] = False,
+    replacement: Annotated[
+        str | None,
+        typer.Option(
+            "--replacement", metavar="TEXT", help="With --redact: what stands there instead.", show_default=False
+        ),
+    ] = None,
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="Why; goes into the log.", show_default=False)
+    ] = "",
+    user: whose.User = None,
     app: asking.App = "default",
     project: asking.Project = "default",
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for the id to be typed once more.")] = False,
     as_json: asking.Json = False,
 ) -> None:
-    """Remove everything of a person or an agent, for good. Files, messages, and all that was derived from them.
+    """Forget one memory, or everything of a person or an agent.
 
-    What others remember of them stays, and is named. Typing the same again finishes what was interrupted.
+    One memory is hidden and can be restored; --redact and --hard remove text for good, wherever it went, and say what would go first.
+    With --owner all files, messages and all that was derived from them are removed. What others remember stays, and is named.
+    Typing the same again finishes what was interrupted.
     """
     where = config.root_path(root)
     root_folder.require(where)
+    if (id_ is None) == (owner is None):
+        asking.refuse(
+            "say what is to be forgotten: the id of a memory, or --owner",
+            "everosd forget mara_mem_20260302_00000001, or everosd forget --owner mara",
+        )
+    if id_ is None and (hard or redact or replacement is not None or reason or user is not None):
+        asking.refuse(
+            "--hard, --redact, --replacement, --reason and --user go with the id of a memory", "leave them out"
+        )
+    if owner is not None:
+        _forget_owner(where, owner, agent=agent, app=app, project=project, yes=yes, as_json=as_json)
+        return
+    mode = _mode(hard=hard, redact=redact, has_replacement=replacement is not None)
+    known = types.nfc(asking.legible(str(id_)))
+    given = whose.Whose(user=user, agent=_agent_of(known) if agent else None, app=app, project=project)
+    body: dict[str, object] = {"memory_id": known, "reason": asking.legible(reason), **given.fields()}
+    body["mode"] = mode
+    if replacement is not None:
+        body["replacement_content"] = asking.legible(replacement)
+    with memory.known(), whose.asks(where, given):
+        if mode != "soft_delete" and not yes:
+            _require_somebody()
+            _confirm(_what_would_go(where, body), known)
+        with progress.waiting("forgetting, seconds"):
+            answer = asking.ask(where, "POST", FORGET, {**body, "confirm": mode != "soft_delete"})
+    data = show.section(answer, "data")
+    left = cast("list[str]", data.get("left") or [])
+    if as_json:
+        asking.print_json(answer)
+    else:
+        again = asking.root_option(where) + given.typed()
+        print("\n".join(memories.forgotten(data, f"everosd memory restore{again} {data.get('id')}")))
+        for one in left:
+            print(f"left: {one}", file=sys.stderr)
+    if left:
+        raise typer.Exit(1)
+
+
+def _mode(*, hard: bool, redact: bool, has_replacement: bool) -> str:
+    """Return how a memory is to be forgotten."""
+    if hard and redact:
+        asking.refuse("--hard and --redact exclude each other", "leave one of them out")
+    if has_replacement and not redact:
+        asking.refuse("--replacement goes with --redact", "add --redact, or change it: everosd memory update")
+    return "hard_delete" if hard else "redact" if redact else "soft_delete"
+
+
+def _agent_of(public_id: str) -> str:
+    """Return whose a memory of an agent is, by its public id."""
+    parts = types.parse_public_id(public_id)
+    if parts is None:
+        asking.refuse(
+            "--agent needs the id as search shows it, with the agent's own before it", "everosd search --agent ID …"
+        )
+    return parts.owner_id
+
+
+def _what_would_go(root: Path, body: dict[str, object]) -> str:
+    """Return what a removal would remove; nothing is removed."""
+    try:
+        asking.ask(root, "POST", FORGET, body)
+    except asking.RequestFailed as error:
+        if error.code == "CONFIRMATION_REQUIRED":
+            return str(error).partition("; it cannot be undone")[0] + "; it cannot be undone"
+        raise
+    return f"{body['memory_id']} is removed, for good"
+
+
+def _forget_owner(where: Path, owner: str, *, agent: bool, app: str, project: str, yes: bool, as_json: bool) -> None:
+    """Remove everything of a person or an agent."""
     known = types.nfc(asking.legible(owner))
     kind = "agent" if agent else "user"
     if not yes:
@@ -62,12 +158,16 @@ def _confirm(what: str, known: str) -> None:
     Raises:
         errors.RequestError: nobody does, or another id was typed.
     """
-    if not sys.stdin.isatty():
-        asking.refuse("nobody is there to confirm it", "add --yes")
+    _require_somebody()
     print(what, file=sys.stderr)
     print("type the id to confirm: ", end="", file=sys.stderr, flush=True)
     if types.nfc(sys.stdin.readline().strip()) != known:
         asking.refuse("that is another id; nothing was removed", "type it exactly as it was given")
+
+
+def _require_somebody() -> None:
+    if not sys.stdin.isatty():
+        asking.refuse("nobody is there to confirm it", "add --yes")
 
 
 def _show(result: dict[str, object], took_s: float, known: str) -> None:

@@ -213,14 +213,18 @@ def ask_all(
 
 def _learns(path: str) -> bool:
     """Return whether a request makes memories, or undoes what was made."""
-    ends = ("/memory/add", "/memory/flush", "/ome/trigger", "/reflection/rollback", "/admin/extract")
+    ends = ("/memory/add", "/memory/flush", "/memory/reflect", "/ome/trigger", "/reflection/rollback", "/admin/extract")
     return path.endswith(ends)
 
 
 def _has_vectors(path: str, body: object) -> bool:
     """Return whether a request has to do with vectors: opening a model takes longer than most commands."""
-    if path.endswith(("/admin/rebuild", "/admin/forget", "/memory/forget")):
+    if path.endswith(("/admin/rebuild", "/admin/forget", "/memory/recall")):
         return True
+    if path.endswith("/memory/forget"):
+        return isinstance(body, dict) and body.get("mode") != "soft_delete"
+    if path.endswith("/memory/explain"):
+        return isinstance(body, dict) and bool(body.get("query"))
     return path.endswith("/memory/search") and isinstance(body, dict) and body.get("method") != "keyword"
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
@@ -14,6 +17,7 @@ SHOWN_AFTER_S = 1.0
 """Work that takes less shows nothing."""
 LINE_EVERY_S = 5.0
 """In a pipe: time between two lines, so that a log of an hour stays readable."""
+TICK_S = 0.2
 
 
 class Progress:
@@ -74,3 +78,22 @@ class Progress:
         self._written = (done, total)
         of = f"{done:,} of {total:,}" if total else f"{done:,}"
         print(f"{self._title}: {of}", file=self._stream, flush=True)
+
+
+@contextlib.contextmanager
+def waiting(title: str) -> Iterator[None]:
+    """Show how long something has been taking while the block runs: nobody knows how long it will."""
+    began_s, over = time.monotonic(), threading.Event()
+    with Progress(title) as shown:
+
+        def tick() -> None:
+            while not over.wait(TICK_S):
+                shown.update(int(time.monotonic() - began_s), 0)
+
+        ticking = threading.Thread(target=tick, name="waiting", daemon=True)
+        ticking.start()
+        try:
+            yield
+        finally:
+            over.set()
+            ticking.join()

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import sys
-import threading
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, cast
@@ -29,7 +26,6 @@ HINTS = {
 }
 """What to do about a rollback that was refused, by what is said of it."""
 REPORT_ID = re.compile(r"[0-9a-f]{32}")
-TICK_S = 0.2
 
 User = Annotated[str | None, typer.Option("--user", metavar="ID", help="Whose. Default: the only user there is.")]
 
@@ -69,7 +65,7 @@ def reflect(
     root_folder.require(where)
     run = reflection.Run(where, is_dry=dry_run)
     waits_s = node.MAX_WAIT_S if node.running(where) is None else timeout  # alone, nobody would go on with it
-    with _waiting("reflecting, seconds"):
+    with progress.waiting("reflecting, seconds"):
         node.ask_all(where, run.requests(waits_s), run.take, waits_s=waits_s)
     answer, made = run.answer, run.found()
     if as_json:
@@ -259,22 +255,3 @@ def _notes(root: Path, run: reflection.Run, made: Sequence[show.Body]) -> Iterat
 
 def _failed(run: reflection.Run) -> bool:
     return any(one.get("status") != SUCCESS for one in show.rows(run.answer, "runs"))
-
-
-@contextlib.contextmanager
-def _waiting(title: str) -> Iterator[None]:
-    """Show how long something has been taking while the block runs: nobody knows how long it will."""
-    began_s, over = time.monotonic(), threading.Event()
-    with progress.Progress(title) as shown:
-
-        def tick() -> None:
-            while not over.wait(TICK_S):
-                shown.update(int(time.monotonic() - began_s), 0)
-
-        ticking = threading.Thread(target=tick, name="waiting", daemon=True)
-        ticking.start()
-        try:
-            yield
-        finally:
-            over.set()
-            ticking.join()

@@ -1,0 +1,272 @@
+"""Typed memories as text for people, and the options that pick them."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator
+from typing import Annotated, cast
+
+import typer
+
+from everosd.cli import asking, show
+
+ANY = "%"
+STATUSES = "active, deprecated, expired, superseded, archived or deleted"
+WIDTH = 100
+SHOWN = 20
+"""Versions, changes and files that are listed; `--full` and `--json` have them all."""
+NOTED = ("semantic_key", "promotion_key", "bucket", "scope", "team_id", "version", "metadata", "provenance")
+"""Inline fields that `memory show` names where they are there."""
+
+TypeFilter = Annotated[
+    str, typer.Option("--type", metavar="TYPE", help="Only such typed memories: semantic, %, …", show_default=False)
+]
+PathFilter = Annotated[
+    str,
+    typer.Option(
+        "--path",
+        metavar="PATTERN",
+        help="Only typed memories at this path; projects/% is all below.",
+        show_default=False,
+    ),
+]
+BucketFilter = Annotated[
+    str, typer.Option("--bucket", metavar="PATTERN", help="Only in this bucket; % is any.", show_default=False)
+]
+ScopeFilter = Annotated[
+    str | None, typer.Option("--scope", metavar="PATTERN", help="Only with this label; % is any.", show_default=False)
+]
+TeamFilter = Annotated[
+    str | None, typer.Option("--team", metavar="PATTERN", help="Only of this team; % is any.", show_default=False)
+]
+
+
+def filters(
+    *, type_: str = ANY, path: str = ANY, bucket: str = ANY, scope: str | None = None, team: str | None = None
+) -> dict[str, str]:
+    """Return the fields of a request that pick memories; nothing of what lets all through."""
+    given = {"memory_type": type_, "path_filter": path, "bucket": bucket, "scope": scope, "team_id": team}
+    return {name: asking.legible(value) for name, value in given.items() if value not in (None, ANY)}
+
+
+def written(data: show.Body) -> Iterator[str]:
+    """Yield what became of a memory that was remembered or changed."""
+    said = {
+        "created": "remembered",
+        "updated": f"updated, now version {data.get('version')}",
+        "unchanged": "says that already; nothing was written",
+        "duplicate": "is known already; nothing was written",
+    }.get(str(data.get("outcome")), str(data.get("outcome")))
+    yield f"{data.get('id')}  {said}"
+    status = "" if data.get("status") == "active" else f", {data.get('status')}"
+    yield f"    {data.get('memory_type')}, {data.get('path')}{status}"
+    yield f"    {data.get('file')}"
+
+
+def whole(data: show.Body) -> Iterator[str]:
+    """Yield all of an entry: what it is, what it says, where it stands."""
+    yield _title(data)
+    known = [str(data.get("memory_type") or data.get("kind") or "")]
+    if data.get("path"):
+        known.append(str(data["path"]))
+    known.append(str(data.get("status")))
+    yield f"    {data.get('id')}  {', '.join(known)}"
+    fields = show.section(data, "fields")
+    parts = [
+        f"{name} {data[name]:g}" for name in ("importance", "confidence") if isinstance(data.get(name), (int, float))
+    ]
+    if fields.get("pinned") == "true":
+        parts.append("pinned")
+    if data.get("expires_at"):
+        parts.append(f"expires {show.minute(str(data['expires_at']))}")
+    if parts:
+        yield f"    {', '.join(parts)}"
+    when = f"    of {show.minute(str(data.get('timestamp') or ''))}"
+    changed = fields.get("updated_at")
+    yield when + (f", changed {show.minute(str(changed))}" if changed else "")
+    yield from (f"    {name} {fields[name]}" for name in NOTED if fields.get(name))
+    if data.get("deprecated_by"):
+        yield f"    replaced by {data['deprecated_by']}"
+    sources = cast("list[str]", data.get("sources") or [])
+    if sources:
+        yield f"    made from {', '.join(sources[:SHOWN])}" + (
+            f" and {len(sources) - SHOWN:,} more" if len(sources) > SHOWN else ""
+        )
+    yield f"    {data.get('file')}:{data.get('line')}"
+    yield ""
+    yield str(data.get("content") or data.get("text") or "").rstrip()
+
+
+def listed(one: show.Body) -> Iterator[str]:
+    """Yield the lines of one memory in a list: what it is about, its id, what became of it, what comes next."""
+    flags = ["pinned"] if one.get("pinned") else []
+    if one.get("status") != "active":
+        flags.append(str(one.get("status")))
+    place = ", ".join(part for part in (str(one.get("memory_type") or ""), str(one.get("path") or "")) if part)
+    importance = one.get("importance")
+    weight = f"{importance:.2f}" if isinstance(importance, (int, float)) else "    "
+    mark = f"  [{', '.join(flags)}]" if flags else ""
+    title = textwrap.shorten(str(one.get("subject") or "(no title)"), WIDTH - 30, placeholder=" …")
+    yield f"{weight}  {title}  {place}{mark}".rstrip()
+    yield f"      {one.get('id')}"
+    told = [str(one["reason"])] if one.get("reason") else []
+    if one.get("since"):
+        told.insert(0, f"since {show.minute(str(one['since']))}")
+    if one.get("successor"):
+        told.append(f"now {one['successor']}")
+    if one.get("next"):
+        told.append(_next(str(one["next"]), one.get("days_left")))
+    if told:
+        yield f"      {'; '.join(told)}"
+
+
+def history(data: show.Body, *, full: bool) -> Iterator[str]:
+    """Yield the versions of a memory and what else happened to it, the newest first."""
+    version = data.get("version")
+    now = "gone from its file" if version is None else f"version {version}"
+    yield f"{data.get('id')}  {data.get('status')}, {now}"
+    versions, changes = show.rows(data, "versions"), show.rows(data, "changes")
+    for one in versions if full else versions[:SHOWN]:
+        yield from _version(one, full=full)
+    yield from _more(len(versions), "version", full=full)
+    if changes:
+        yield ""
+    for one in changes if full else changes[:SHOWN]:
+        yield f"    {changed(one)}"
+    yield from _more(len(changes), "change", full=full)
+    if not versions and not changes:
+        yield "    it is as it was written"
+
+
+def changed(one: show.Body) -> str:
+    """Return one row of a log in a line: when, what, from what to what, why."""
+    parts = [show.minute(str(one.get("at") or one.get("timestamp") or "")), f"{one.get('action') or ''!s:<9}"]
+    if one.get("was") or one.get("value"):
+        parts.append(f"{one.get('was') or '-'} → {one.get('value') or '-'}")
+    if one.get("successor"):
+        parts.append(f"now {one['successor']}")
+    if one.get("reason"):
+        parts.append(str(one["reason"]))
+    return "  ".join(parts).rstrip()
+
+
+def forgotten(data: show.Body, restore: str) -> Iterator[str]:
+    """Yield what became of a memory that was to be forgotten; `restore` is the command that brings it back."""
+    mode, id_ = data.get("mode"), data.get("id")
+    if mode == "soft_delete":
+        if data.get("was") == "deleted":
+            yield f"{id_} is forgotten already"
+        else:
+            yield f"{id_} is not found any more; its text stays in its file"
+        yield f"undo:  {restore}"
+        return
+    yield f"{id_} is {'gone' if mode == 'hard_delete' else 'redacted'}, for good"
+    removed = show.rows(data, "removed")
+    for one in removed[:SHOWN]:
+        ids = cast("list[str]", one.get("ids") or [])
+        yield f"    {one.get('file')}: {show.count(len(ids), 'entry')}"
+    yield from _more(len(removed), "file", full=False)
+    if made := cast("list[str]", data.get("narratives") or []):
+        yield f"made of it, and still there: {', '.join(made[:SHOWN])}" + (" …" if len(made) > SHOWN else "")
+    if places := cast("list[str]", data.get("out_of_reach") or []):
+        yield f"out of reach: {', '.join(places)}"
+
+
+def explained(data: show.Body) -> Iterator[str]:
+    """Yield why a memory is as it is, as the daemon tells it: its fields, with what belongs together further in."""
+    yield from _told(data, 0)
+
+
+def _told(value: object, depth: int, name: str = "") -> Iterator[str]:
+    pad, head = "  " * depth, f"{name.replace('_', ' ')}: " if name else ""
+    if isinstance(value, dict):
+        if name:
+            yield f"{pad}{name.replace('_', ' ')}"
+        for key, one in value.items():
+            if one not in (None, "", [], {}, ()):
+                yield from _told(one, depth + bool(name), key)
+    elif isinstance(value, list):
+        yield f"{pad}{name.replace('_', ' ')}"
+        for one in value[:SHOWN]:
+            if isinstance(one, dict) and "action" in one:
+                yield f"{pad}  {changed(one)}"
+            else:
+                yield from _told(one, depth + 1) if not isinstance(one, dict) else (f"{pad}  {_flat(one)}",)
+        if len(value) > SHOWN:
+            yield f"{pad}  … and {len(value) - SHOWN:,} more"
+    else:
+        text = (
+            f"{value:g}"
+            if isinstance(value, float)
+            else "yes"
+            if value is True
+            else "no"
+            if value is False
+            else str(value)
+        )
+        yield from (f"{pad}{head if not nth else '  '}{line}" for nth, line in enumerate(text.splitlines() or [""]))
+
+
+def _flat(one: show.Body) -> str:
+    return ", ".join(
+        f"{key.replace('_', ' ')} {value}" for key, value in one.items() if value not in (None, "", [], {})
+    )
+
+
+def numbers(data: show.Body) -> Iterator[str]:
+    """Yield figures: a line for each number, a block for each table of them."""
+    for name, value in data.items():
+        if isinstance(value, (int, float, str)) and not isinstance(value, bool):
+            yield (
+                f"{name.replace('_', ' '):<15}{value:,}"
+                if isinstance(value, int)
+                else f"{name.replace('_', ' '):<15}{value}"
+            )
+        elif isinstance(value, dict) and value:
+            head = name.replace("_", " ")
+            for nth, (key, number) in enumerate(_ranked(value)):
+                yield f"{head if not nth else '':<15}{number!s:>8}  {key or '(none)'}"
+            yield from (
+                f"{'':<15}{'…':>8}  {show.count(len(value) - SHOWN, 'more')}" for _ in range(len(value) > SHOWN)
+            )
+
+
+def _ranked(table: dict[str, object]) -> Iterable[tuple[str, object]]:
+    return sorted(table.items(), key=lambda one: -one[1] if isinstance(one[1], (int, float)) else 0)[:SHOWN]
+
+
+def _title(data: show.Body) -> str:
+    subject = str(data.get("subject") or "").strip()
+    return subject or textwrap.shorten(
+        str(data.get("content") or data.get("text") or "(empty)"), WIDTH, placeholder=" …"
+    )
+
+
+def _next(action: str, days: object) -> str:
+    verb = {"expire": "expires", "archive": "archived"}.get(action, action)
+    if not isinstance(days, (int, float)):
+        return verb
+    if days < 1 / 24:
+        return f"due to be {verb} by the next pass" if action == "archive" else "expires now"
+    return f"{verb} in {days:.1f} days at the earliest" if action == "archive" else f"{verb} in {days:.1f} days"
+
+
+def _version(one: show.Body, *, full: bool) -> Iterator[str]:
+    reason = f": {one['reason']}" if one.get("reason") else ""
+    yield f"\n  version {one.get('version')}, until {show.minute(str(one.get('at') or ''))} ({one.get('action')}{reason})"
+    before = one.get("before")
+    if not isinstance(before, dict):
+        yield "      its text was removed for good"
+        return
+    text = str(before.get("content") or "").strip()
+    if before.get("subject"):
+        yield f"      {before['subject']}"
+    shown = (
+        text.splitlines() if full else textwrap.wrap(" ".join(text.split()), WIDTH - 6, max_lines=3, placeholder=" …")
+    )
+    yield from (f"      {line}".rstrip() for line in shown)
+
+
+def _more(n: int, noun: str, *, full: bool) -> Iterator[str]:
+    if not full and n > SHOWN:
+        yield f"    … and {show.count(n - SHOWN, f'more {noun}')}"
