@@ -319,7 +319,7 @@ def sensible(asked: Asked) -> Answer:
     """
     shown = [each for each in _BAR.split(asked.user)[1::2] if each.strip()]
     text = shown[-1] if shown else asked.user
-    if asked.name in ("merge", "merge_repair"):
+    if asked.name in ("merge", "merge_repair", "summarize", "summarize_repair"):
         return merged(text)
     lines = [(found["who"].strip(), found["text"].strip()) for found in _LINE.finditer(text)]
     if not lines:

@@ -161,6 +161,24 @@ def text(found: entry.Entry, *, is_narrative: bool = False) -> Text:
     )
 
 
+async def digests(reader: read.Reader, records: Sequence[store.Record]) -> dict[str, str]:
+    """Return what stands for the texts of sources, by entry id; equal texts have equal ones.
+
+    Raises:
+        StoreError: the ledger cannot be read.
+    """
+    keys = {one.key: one.entry_id for one in records if one.kind == memory.KIND}
+    rows = await reader.fetch(
+        "SELECT key, content_digest FROM typed_memories WHERE key IN (SELECT value FROM json_each(?))",
+        (msgspec.json.encode(list(keys)).decode(),),
+    )
+    found = {keys[key]: digest for key, digest in rows}
+    said = await texts(reader, [one for one in records if one.kind != memory.KIND])
+    return found | await asyncio.to_thread(
+        lambda: {entry_id: store.content_digest(one.content) for entry_id, one in said.items()}
+    )
+
+
 def as_source(record: store.Record, said: Text, zone: dt.tzinfo) -> source.Source:
     """Return a source as it goes into a narrative."""
     return source.Source(
@@ -208,8 +226,8 @@ def fields(sources: Sequence[store.Record], earlier: Iterable[str] = ()) -> dict
 
 
 def mean(values: Sequence[float]) -> float:
-    """Return the mean in [0, 1], exact to a millionth."""
-    return policy.importance(round(sum(map(policy.millionths, values)) / max(1, len(values))))
+    """Return the mean in [0, 1] in whole millionths, never rounded up to an edge."""
+    return policy.importance(sum(map(policy.millionths, values)) // max(1, len(values)))
 
 
 def is_at_least(values: Sequence[float], least: float) -> bool:
@@ -218,7 +236,7 @@ def is_at_least(values: Sequence[float], least: float) -> bool:
 
 
 def number(value: float) -> str:
-    """Return a share as people are told it: as exact as it is counted, so that no edge is rounded up to."""
+    """Return a share as people are told it: as exact as it is counted."""
     return f"{value:.6f}".rstrip("0").rstrip(".") or "0"
 
 

@@ -7,6 +7,7 @@ between is finished by the next. What somebody has undone stays undone: no memor
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -27,6 +28,8 @@ KEYS = "promotion/"
 
 _UNFINISHED = 50
 """Facts, those written last, whose sources are looked at: a pass that is cut off leaves one unfinished."""
+_SLICE = 150
+"""Groups that are looked at without a break."""
 _CHANGED = "changed since it was read: the next pass looks again"
 _UNDONE = "it was superseded before, and that was undone: it stays"
 
@@ -74,11 +77,14 @@ class Promote:
         is_taken = {one.entry_id for step in steps for one in step.sources}
         records = [one for one in await state.episodic(call) if one.entry_id not in is_taken]
         undone = await lineage.undone(self._desk.reader, call.owner, [one.entry_id for one in records])
-        texts = await lineage.texts(self._desk.reader, [one for one in records if not _name(one)])
+        digests = await lineage.digests(self._desk.reader, [one for one in records if not _name(one)])
         skipped = [_skip(one, _UNDONE) for one in records if one.entry_id in undone]
         left = None if call.limit is None else call.limit - len(is_taken)
         is_full = False
-        for pattern, some in grouped((one for one in records if one.entry_id not in undone), texts).items():
+        groups = await asyncio.to_thread(grouped, [one for one in records if one.entry_id not in undone], digests)
+        for nth, (pattern, some) in enumerate(groups.items()):
+            if nth % _SLICE == _SLICE - 1:
+                await asyncio.sleep(0)
             if not pattern.name and not pattern.digest:
                 skipped += [_skip(one, "it says nothing") for one in some]
                 continue
@@ -144,7 +150,8 @@ class Promote:
             undone = await lineage.undone(self._desk.reader, call.owner, [one.entry_id for one in left])
             texts = await lineage.texts(self._desk.reader, left)
             known = [one for one in left if one.entry_id not in undone and one.entry_id in texts]
-            for pattern, records in grouped(known, texts).items():
+            digests = await lineage.digests(self._desk.reader, known)
+            for pattern, records in grouped(known, digests).items():
                 if pattern.key != made.record.semantic_key:
                     continue  # it says something else by now
                 steps.append(
@@ -340,18 +347,17 @@ async def _made(parts: desk.Desk, owner: types.Owner, pattern: Pattern) -> linea
 # -- pure --------------------------------------------------------------------------------------------------------------
 
 
-def grouped(records: Iterable[store.Record], texts: Mapping[str, lineage.Text]) -> dict[Pattern, list[store.Record]]:
+def grouped(records: Iterable[store.Record], digests: Mapping[str, str]) -> dict[Pattern, list[store.Record]]:
     """Return memories, which are in time order, by their patterns, in the order of their oldest.
 
     Args:
         records: Whichever.
-        texts: What those without a key say, by entry id.
+        digests: Of the texts of those without a key, by entry id.
     """
     found: dict[Pattern, list[store.Record]] = {}
     for one in records:
         name = _name(one)
-        said = texts.get(one.entry_id)
-        digest = "" if name or said is None else store.content_digest(said.content)
+        digest = "" if name else digests.get(one.entry_id, "")
         found.setdefault(Pattern(one.bucket, one.scope, one.team_id, one.path, name, digest), []).append(one)
     return found
 

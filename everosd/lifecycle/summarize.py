@@ -33,6 +33,8 @@ PROMPTS = Path(__file__).parent / "prompts"
 """Folder of the prompts, of these names."""
 NAME, REPAIR = "summarize", "summarize_repair"
 
+_SLICE = 150
+"""Groups that are looked at without a break."""
 _CHANGED = "a source was changed while it was read: the next pass looks again"
 
 
@@ -117,7 +119,10 @@ class Summarize:
         skipped: list[Decision] = []
         left = call.limit
         is_full = False
-        for group, records in grouped(await state.episodic(call)).items():
+        groups = await asyncio.to_thread(grouped, await state.episodic(call))
+        for nth, (group, records) in enumerate(groups.items()):
+            if nth % _SLICE == _SLICE - 1:
+                await asyncio.sleep(0)
             if len(records) < call.min_group_size:
                 why = f"{_n(len(records))} of {group.said()} in the window: {call.min_group_size} are needed"
             elif is_full:
