@@ -35,14 +35,16 @@ def passes(folder: Path, n_memories: int = N_MEMORIES) -> Iterator[Figure]:
     with daemon.running(root, daemon.WITHOUT_MODEL) as served:
         client = daemon.Client(served.port, timeout_s=TIMEOUT_S)
         daemon.wait_until(client.is_ready, timeout_s=TIMEOUT_S, what="the memories to be read", pause_s=0.2)
+        before_s = served.cpu_s()
         dry = [_timed(client, dry_run=True) for _ in range(3)]
+        cpu_s = (served.cpu_s() - before_s) / len(dry)
         yield Figure(
             name="lifecycle, dry run of one owner",
             size=size,
             value=min(took for took, _ in dry),
             unit="s",
             budget=DRY_S,
-            note=f"worst of 3: {max(took for took, _ in dry):.2f} s; {_said(dry[-1][1])}",
+            note=f"worst of 3: {max(took for took, _ in dry):.2f} s; {cpu_s:.2f} s of CPU each; {_said(dry[-1][1])}",
         )
         yield from _search("before", searching.latencies(served, searching.questions(made, 400)), size)
         real = _Real(served.port)

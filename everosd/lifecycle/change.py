@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 
 import msgspec
 
@@ -107,6 +108,7 @@ def draft(change: Change, run_id: str, at: dt.datetime, before: str = "") -> ent
     return entry.Draft(fields={name: text for name, text in fields.items() if text})
 
 
+@functools.lru_cache(maxsize=4096)
 def number(value: int) -> str:
     """Return millionths as they stand in a row: no more digits than it takes."""
     return f"{policy.importance(value):.6f}".rstrip("0").rstrip(".")

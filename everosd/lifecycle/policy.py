@@ -5,9 +5,12 @@ Importance is counted in whole millionths, so that ten steps of 0.03 are 0.3, wh
 
 from __future__ import annotations
 
+import functools
+
 import msgspec
 
 from everosd import config
+from everosd.store import lifecycle
 
 DAY_US = 86_400_000_000
 MILLION = 1_000_000
@@ -62,16 +65,32 @@ def of(settings: config.Config) -> Policy:
     )
 
 
+def rules(policies: Policy) -> tuple[lifecycle.Rule, ...]:
+    """Return the same by type, as the ledger counts by it."""
+    return tuple(
+        lifecycle.Rule(
+            memory_type=name,
+            period_us=decay.period_us if decay is not None and decay.step else None,
+            floor=1.0 if decay is None else importance(decay.floor),
+            kept_us=policies.retention_us.get(name),
+        )
+        for name in sorted(policies.decay.keys() | policies.retention_us.keys())
+        for decay in (policies.decay.get(name),)
+    )
+
+
 def millionths(value: float) -> int:
     """Return importance as whole millionths."""
     return round(value * MILLION)
 
 
+@functools.lru_cache(maxsize=4096)
 def importance(value: int) -> float:
     """Return millionths as importance, the shortest number that says it."""
     return round(value / MILLION, 6)
 
 
+@functools.lru_cache(maxsize=4096)
 def days(us: int) -> str:
     """Return a span of time as people are told it: days, as exact as they are said to be, never rounded up to an edge."""
     tenths = us * 10 // DAY_US

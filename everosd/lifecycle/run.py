@@ -30,6 +30,7 @@ from everosd.lifecycle import (
     overlay,
     past,
     policy,
+    usage,
 )
 from everosd.lifecycle import window as windows
 from everosd.store import lifecycle as store
@@ -47,10 +48,6 @@ Done = dict[decisions.Action, outcome.Done]
 Found = dict[decisions.Action, list[change.Change]]
 
 
-async def nothing(_: types.Owner) -> None:
-    """Do nothing."""
-
-
 async def at_once() -> None:
     """Wait for nothing."""
 
@@ -64,7 +61,7 @@ class Passes:
         settings: Callable[[], config.Config],
         *,
         consolidators: Mapping[decisions.Action, consolidator.Consolidator] | None = None,
-        note_usage: Callable[[types.Owner], Awaitable[None]] = nothing,
+        uses: usage.Uses | None = None,
         give_way: Callable[[], Awaitable[None]] = at_once,
     ) -> None:
         """Wire the parts.
@@ -73,10 +70,10 @@ class Passes:
             parts: Reads and writes.
             settings: Those of the moment.
             consolidators: What plans `summarize` and `promote`; where one is missing, the action is skipped.
-            note_usage: Writes what is known of an owner's uses of memories into the log, and waits for the ledger to have it.
+            uses: What is known of uses that the log has not heard of yet: a real pass has it written first.
             give_way: Waits while somebody is being answered.
         """
-        self._desk, self._settings, self._note_usage, self._give_way = parts, settings, note_usage, give_way
+        self._desk, self._settings, self._uses, self._give_way = parts, settings, uses, give_way
         self.consolidators = dict(consolidators or {})
         self._locks: collections.defaultdict[types.Owner, asyncio.Lock] = collections.defaultdict(asyncio.Lock)
         self.on_end: Callable[[outcome.Result], None] = lambda _: None
@@ -92,9 +89,9 @@ class Passes:
         """
         await self._desk.caught_up()
         async with self._locks[owner]:
-            if not wanted.is_dry_run:
-                await self._note_usage(owner)
-            made = _Pass(self._desk, policy.of(self._settings()), self._give_way, self.consolidators)
+            if self._uses is not None and not wanted.is_dry_run:
+                await self._uses.write(owner)
+            made = _Pass(self._desk, policy.of(self._settings()), self._give_way, self.consolidators, self._uses)
             minimum = self._settings().lifecycle.min_group_size
             result = await made.run(owner, wanted, minimum if wanted.min_group_size is None else wanted.min_group_size)
         if not wanted.is_dry_run:
@@ -104,6 +101,8 @@ class Passes:
     def forget(self, owner: types.Owner) -> None:
         """Let go of an owner whose memory is gone."""
         self._locks.pop(owner, None)
+        if self._uses is not None:
+            self._uses.forget(owner)
 
 
 class _Pass:
@@ -115,8 +114,10 @@ class _Pass:
         policies: policy.Policy,
         give_way: Callable[[], Awaitable[None]],
         consolidators: Mapping[decisions.Action, consolidator.Consolidator],
+        uses: usage.Uses | None,
     ) -> None:
         self._desk, self._policies, self._give_way, self._consolidators = parts, policies, give_way, consolidators
+        self._uses = uses
         self._audit_ids: list[types.EntryId] = []
         self._has_changed = False
         self._past: dict[str, past.Past] = {}
@@ -137,7 +138,7 @@ class _Pass:
         state = overlay.State(self._desk.reader, owner, now_us)
         if any(action in decisions.GUARDED for action in asked):
             found = await store.records(self._desk.reader, owner, kinds=self._policies.kinds, statuses=overlay.GOVERNED)
-            state.take(found)
+            state.take(found if self._uses is None or not call.is_dry_run else self._uses.seen(owner, found))
         done: Done = {}
         stopped: guard.Stopped | None = None
         try:
@@ -242,13 +243,14 @@ class _Pass:
         found: Found = {}
         for action in actions:
             found[action] = some = []
+            plan = self._planner(action, state)
             n_applied = 0
             for nth, record in enumerate(state.records):
                 if nth % SLICE == SLICE - 1:
                     await asyncio.sleep(0)
                 if not fits(record):
                     continue
-                one = self._plan(action, state, record)
+                one = plan(record)
                 if one is None:
                     continue
                 if one.is_applied:
@@ -260,14 +262,16 @@ class _Pass:
                 some.append(one)
         return found
 
-    def _plan(self, action: decisions.Action, state: overlay.State, record: store.Record) -> change.Change | None:
-        status, since_us = state.status(record)
+    def _planner(
+        self, action: decisions.Action, state: overlay.State
+    ) -> Callable[[store.Record], change.Change | None]:
+        """Return what decides about one memory; asked a hundred thousand times."""
+        policies, now_us, status, before = self._policies, state.now_us, state.status, self._past
         if action == "expire":
-            return expire.plan(record, status, state.now_us)
+            return lambda one: None if one.expires_us is None else expire.plan(one, status(one)[0], now_us)
         if action == "decay":
-            before = self._past.get(record.entry_id, past.ALL)
-            return decay.plan(record, status, self._policies, state.now_us, before)
-        return archive.plan(record, status, since_us, self._policies, state.now_us)
+            return lambda one: decay.plan(one, status(one)[0], policies, now_us, before.get(one.entry_id, past.ALL))
+        return lambda one: archive.plan(one, *status(one), policies, now_us)
 
     async def _apply(self, found: Sequence[change.Change], call: decisions.Call) -> list[change.Change]:
         """Append the rows of what is to be applied; what has changed since it was read is skipped, with the reason."""
