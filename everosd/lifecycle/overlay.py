@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 
 from everosd import types
-from everosd.lifecycle import decisions
+from everosd.lifecycle import decisions, window
 from everosd.store import lifecycle as store
 from everosd.store import read
 
@@ -21,24 +22,24 @@ class State:
     def __init__(self, reader: read.Reader, owner: types.Owner, now_us: int) -> None:
         """Know nothing of `owner` yet; `load` reads."""
         self._reader, self.owner, self.now_us = reader, owner, now_us
-        self._records: list[store.Record] = []
+        self._taken: list[store.Record] | None = None
         self._status: dict[str, tuple[str, int]] = {}
         """Entry id → what it is by now, and since when, microseconds since 1970; others are as the ledger has them."""
 
     def fork(self) -> State:
         """Return a copy that later decisions of one leave the other alone."""
         made = State(self._reader, self.owner, self.now_us)
-        made._records, made._status = self._records, dict(self._status)
+        made._taken, made._status = self._taken, dict(self._status)
         return made
 
     def take(self, records: Iterable[store.Record]) -> None:
-        """Take over what the ledger knows of the owner's memories, the oldest first."""
-        self._records = list(records)
+        """Take over what the ledger knows of the owner's memories of `GOVERNED` statuses, the oldest first."""
+        self._taken = list(records)
 
     @property
     def records(self) -> list[store.Record]:
         """Return the memories of the owner as the ledger has them, the oldest first: ask `status` what they are by now."""
-        return self._records
+        return self._taken or []
 
     def status(self, record: store.Record) -> tuple[str, int | None]:
         """Return what a memory is by now, and since when; None: the log does not say."""
@@ -62,20 +63,34 @@ class State:
         Raises:
             StoreError: the ledger cannot be read.
         """
-        filters, window = call.filters, call.window
+        kinds = store.KINDS if self._taken is None else ("episode",)
         found = await store.records(
             self._reader,
             self.owner,
-            kinds=("memory", "episode"),
+            kinds=kinds,
             memory_type=EPISODIC,
-            bucket=filters.bucket,
-            scope=filters.scope,
-            team_id=filters.team_id,
-            path=filters.path,
-            from_us=window.since_us,
-            to_us=window.until_us + 1,
+            bucket=call.filters.bucket,
+            scope=call.filters.scope,
+            team_id=call.filters.team_id,
+            path=call.filters.path,
+            from_us=call.window.since_us,
+            to_us=call.window.until_us + 1,
         )
-        return [one for one in found if self.is_recallable(one)]
+        return await asyncio.to_thread(self._recallable, found, call)
+
+    def _recallable(self, found: Iterable[store.Record], call: decisions.Call) -> list[store.Record]:
+        """Return those of memories that can be recalled, and of those taken over that the call is about as well."""
+        since_us, until_us, fits = call.window.since_us, call.window.until_us, window.fits(call.filters)
+        taken = [
+            one
+            for one in self._taken or ()
+            if one.kind == "memory"
+            and one.memory_type == EPISODIC
+            and since_us <= one.created_us <= until_us
+            and fits(one)
+        ]
+        some = [one for one in (*found, *taken) if self.is_recallable(one)]
+        return sorted(some, key=lambda one: (one.created_us, one.entry_id)) if taken else some
 
     def is_recallable(self, record: store.Record) -> bool:
         """Tell whether a memory can be recalled by now."""

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from everosd import config
+from everosd.cascade import verify
 from everosd.lifecycle import decisions, lineage, memory, outcome, overlay, promote, remember, update
 from everosd.log import entry
 from everosd.store import lifecycle as store
@@ -352,6 +353,7 @@ async def test_R08_five_nights_over_odd_candidates_obey_the_gates_and_stay_bound
     said = "\n".join(path.read_text() for path in (life.root.path / "default_app").rglob("semantic-*.md"))
     assert [] == [word for word in ("run_id", "n_uses", "score", "digest", "lsn") if word in said]
     assert [] == [one for one in (await life.all()).values() if one.importance == 1.0]  # as the marked text has it
+    assert (await verify.verify(life.root.node.cascade)).is_clean
 
 
 def test_R08_a_fact_names_a_bounded_number_of_sources() -> None:
