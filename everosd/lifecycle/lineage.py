@@ -17,7 +17,7 @@ from everosd.store import read
 from everosd.store import row as store_row
 
 MAX_SOURCES = 500
-"""Sources that one memory names, the newest ones, and that are taken at once."""
+"""Sources that one memory names: the newest ones."""
 _PART = 500
 """Texts that are read at once."""
 _OWNER = "app = ? AND project = ? AND owner_type = ? AND owner_id = ?"

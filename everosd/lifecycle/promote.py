@@ -28,6 +28,8 @@ KEYS = "promotion/"
 
 _UNFINISHED = 50
 """Facts, those written last, whose sources are looked at: a pass that is cut off leaves one unfinished."""
+_PART = 50
+"""Rows that are appended together, as in `run`."""
 _SLICE = 150
 """Groups that are looked at without a break."""
 _CHANGED = "changed since it was read: the next pass looks again"
@@ -92,14 +94,13 @@ class Promote:
             if failed:
                 skipped += [_skip(one, f"{pattern.said()}: {failed}") for one in some]
                 continue
-            room = lineage.MAX_SOURCES if left is None else min(left, lineage.MAX_SOURCES)
-            is_short = left is not None and left < len(some)
-            is_full = is_full or (is_short and (bool(steps) or room < policy.min_occurrences))
+            room = len(some) if left is None else left
+            is_full = is_full or (room < len(some) and (bool(steps) or room < policy.min_occurrences))
             if is_full:
                 why = f"the limit of {call.limit} is reached: the next pass goes on"
                 skipped += [_skip(one, why) for one in some]
                 continue
-            why = f"{room} are promoted at once, the oldest first: the next pass goes on"
+            why = f"the limit of {call.limit} is reached, the oldest first: the next pass goes on"
             skipped += [_skip(one, why) for one in some[room:]]
             found = await self._step(pattern, some[:room], call, policy)
             if isinstance(found, str):
@@ -121,16 +122,17 @@ class Promote:
                 made = None
             elif made.is_changed:
                 return f"somebody has changed the fact {made.record.entry_id}: it stays as it is, and so does this"
-        texts = await lineage.texts(self._desk.reader, records)
-        if gone := [one for one in records if one.entry_id not in texts]:
-            return f"{gone[0].entry_id} {_CHANGED}"
+        newest = max(records, key=_by_wording)
+        texts = await lineage.texts(self._desk.reader, (newest,))
+        if newest.entry_id not in texts:
+            return _CHANGED
         return _Step(
             parts=self._desk,
             remembering=self._remembering,
             call=call,
             pattern=pattern,
             sources=tuple(records),
-            newest=texts[max(records, key=_by_wording).entry_id],
+            newest=texts[newest.entry_id],
             policy=policy,
             made=made,
             is_finishing=False,
@@ -275,6 +277,17 @@ class _Step:
         self, sources: Sequence[store.Record], fact: str
     ) -> tuple[list[store.Record], tuple[types.EntryId, ...]]:
         """Append the rows; return the sources that they are about, and the ids of the rows."""
+        done: list[store.Record] = []
+        ids: list[types.EntryId] = []
+        for start in range(0, len(sources), _PART):
+            some, rows = await self._supersede_part(sources[start : start + _PART], fact)
+            done += some
+            ids += rows
+        return done, tuple(ids)
+
+    async def _supersede_part(
+        self, sources: Sequence[store.Record], fact: str
+    ) -> tuple[list[store.Record], tuple[types.EntryId, ...]]:
         owner = self._call.owner
         async with self._desk.pen.in_turn(owner):
             same = await lineage.unchanged(self._desk.reader, sources, self._desk.now_us())
@@ -332,7 +345,7 @@ class _Step:
             "memory_type": "semantic",
             "subject": self._newest.subject,
             "content": self._newest.content,
-            "sources": [one.entry_id for one in sources],
+            "sources": [one.entry_id for one in sources[-lineage.MAX_SOURCES :]],
             "occurred_from": fields["occurred_from"],
             "occurred_to": fields["occurred_to"],
         }

@@ -278,6 +278,16 @@ async def test_the_limit_counts_sources_the_oldest_first(life: governed.Life) ->
     assert (4, 1) == (found.n_applied, len(reasons(found)))
 
 
+async def test_a_pass_without_a_limit_takes_all_that_recurs_and_the_fact_names_the_newest(life: governed.Life) -> None:
+    """Nothing is left behind by a pass that pages to the end."""
+    ids = await life.remember_all({"content": FACT} for _ in range(lineage.MAX_SOURCES + 20))
+    found = await life.reflect("promote", limit=None)
+    assert len(ids) == found.n_applied
+    (fact,) = await facts(life)
+    assert ids[20:] == list((await seen(life, fact.entry_id))[2])
+    assert {"superseded"} == {(await life.look(one)).status for one in ids[::50]}
+
+
 # -- crashes -----------------------------------------------------------------------------------------------------------
 
 
