@@ -408,6 +408,7 @@ def application(
             engine=None if node.learning is None else node.learning.engine,
             reflection=lambda: None if node.learning is None else node.learning.reflection,
             lifecycle=lambda: None if node.learning is None else node.learning.lifecycle,
+            usage=None if node.learning is None else node.learning.uses,
             model=None if node.learning is None else node.learning.chat,
             in_force=None if node.learning is None else node.learning.in_force,
         )

@@ -15,6 +15,7 @@ from everosd.engine import engine as engines
 from everosd.engine import follow, runs
 from everosd.engine import settings as strategy_settings
 from everosd.intake import episode, message, online, unasked
+from everosd.lifecycle import desk, usage
 from everosd.log import layout, writer
 from everosd.models import chat
 from everosd.store import db, read
@@ -89,6 +90,7 @@ class Learning:
                 projection.gives_way = functools.partial(_comes_soon, projection, self.intake, cascade)
         self.reflection: reflect.Reflection | None = None
         """What consolidates clusters; None until it is there."""
+        self.uses = usage.Uses(desk.Desk(reader, cascade, time), self.in_force)
         self.lifecycle: scheduled.Scheduled | None = None
         """What makes passes over typed memories; None until it is there."""
 
@@ -127,6 +129,7 @@ class Learning:
             give_way=self.intake.give_way,
             pause=self.intake.pause,
             caught_up=self._caught_up,
+            uses=self.uses,
             time=self._clock,
         )
         self._faculties.open(made.extractor(parts), made.judge(parts))
@@ -142,11 +145,15 @@ class Learning:
             tasks.create_task(self.engine.run(), name="engine")
             tasks.create_task(self._follower.run(), name="engine-follow")
             tasks.create_task(self.intake.run(), name="intake")
+            tasks.create_task(self.uses.run(), name="usage")
 
     async def drain(self) -> None:
         """Begin nothing more and let runs of strategies that are under way end, for a moment; the next start does the rest."""
         self.intake.stop()
         await self.engine.stop(DRAIN_S)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_S):
+                await self.uses.write_all()
 
     async def settled(self, timeout_s: float) -> None:
         """Wait until nothing is being extracted, nor anything that follows from it; not for what waits for a model or a disk.

@@ -18,7 +18,7 @@ from everosd.cascade import apply, embed
 from everosd.engine import settings as strategy_settings
 from everosd.engine import strategy
 from everosd.intake import case, cluster, episode, extract, fact, opinion, profile, quoted, skill, unasked
-from everosd.lifecycle import alarm, desk, promote, remember, run, scheduled, summarize, update
+from everosd.lifecycle import alarm, desk, promote, remember, run, scheduled, summarize, update, usage
 from everosd.log import layout, writer
 from everosd.models import chat, prompt
 from everosd.narrative import extractive, merge
@@ -65,6 +65,8 @@ class Parts:
     """The same for a moment, between pieces of it."""
     caught_up: Callable[[], Awaitable[None]]
     """Waits until the ledger is in step with what was on disk at the start."""
+    uses: usage.Uses | None
+    """Takes note of uses; None where nothing does."""
     time: clocks.Clock
 
     def zone(self) -> dt.tzinfo:
@@ -224,6 +226,7 @@ def lifecycle(parts: Parts) -> scheduled.Scheduled:
             "summarize": summarize.Summarize(here, remembering, summing_up, lambda id_: parts.settings().zone_of(id_)),
             "promote": promote.Promote(here, remembering, lambda: parts.settings().lifecycle_promote),
         },
+        uses=parts.uses,
         give_way=parts.give_way,
     )
     passes.on_end = alarms.ended

@@ -23,6 +23,7 @@ from everosd.api import (
     ome,
     openapi,
     owners,
+    recall,
     reflection,
     reply,
     schema,
@@ -99,6 +100,7 @@ def _api_routes(given: services.Services, work: admin.Admin) -> list[litestar.Ro
     answers, takes, engine = memory.Memory(given), intake.Intake(given), ome.Ome(given)
     consolidations, people = reflection.Reflection(given), owners.Owners(given)
     memories, passes = typed.Typed(given), lifecycle.Lifecycle(given)
+    recalls = recall.Recall(given, memories)
 
     async def entry(request: reply.Request) -> reply.Response:
         is_history = str(request.path_params["entry_id"]).endswith(typed.HISTORY)
@@ -116,6 +118,9 @@ def _api_routes(given: services.Services, work: admin.Admin) -> list[litestar.Ro
                 handlers.post("/memory/forget", status_code=200)(_handler(memories.forget)),
                 handlers.post("/memory/restore", status_code=200)(_handler(memories.restore)),
                 handlers.post("/memory/usage", status_code=200)(_handler(memories.usage)),
+                handlers.post("/memory/recall", status_code=200)(_handler(recalls.recall)),
+                handlers.post("/memory/explain", status_code=200)(_handler(recalls.explain)),
+                handlers.get("/memory/stats")(_handler(recalls.stats)),
                 handlers.post("/memory/reflect", status_code=200)(_handler(passes.reflect)),
                 handlers.get("/memory/lifecycle")(_handler(passes.lifecycle)),
                 handlers.get("/memory/audit")(_handler(passes.audit)),

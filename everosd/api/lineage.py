@@ -117,7 +117,7 @@ async def entry(reader: read.Reader, maker: item.Maker, row: store_row.EntryRow)
         importance=known.importance if known is not None else getattr(seen, "importance", None),
         confidence=known.confidence if known is not None else getattr(seen, "confidence", None),
         expires_at=None if row.expires_us is None else maker.iso(row.expires_us),
-        sources=_sources(row.owner.id, taken.fields.get("sources", "")),
+        sources=sources(row.owner.id, taken.fields.get("sources", "")),
         facts=tuple(item.public(fact) for fact in facts),
         messages=messages,
         file=row.path,
@@ -127,7 +127,7 @@ async def entry(reader: read.Reader, maker: item.Maker, row: store_row.EntryRow)
     )
 
 
-def _sources(owner_id: str, text: str) -> tuple[str, ...]:
+def sources(owner_id: str, text: str) -> tuple[str, ...]:
     """Return the public ids of what a narrative names as its sources, each once, in its order."""
     return tuple(dict.fromkeys(types.public_id(owner_id, found[0]) for found in types.ENTRY_ID.finditer(text)))
 

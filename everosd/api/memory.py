@@ -19,6 +19,8 @@ OwnerTypes = dict[schema.GetMemoryType, types.OwnerType]
 OWNER_OF: OwnerTypes = {"episode": "user", "profile": "user", "agent_case": "agent", "agent_skill": "agent"}
 """Which owner each kind of memory/get goes with."""
 
+N_USED = 10
+"""Hits of an answer that count as used, the best ones."""
 MAX_TOP_K = query.MAX_TOP_K
 EVERYTHING = -1
 """`top_k` for as many as there may be; `search.query` reads it so."""
@@ -66,6 +68,7 @@ class Memory:
                 explains=asked.explain,
             )
         )
+        note_uses(self._given, owner, [hit.row for hit in answer.episodes])
         maker = self._maker(has_status=asked.include_status is not None)
         messages = await self._unprocessed(asked, owner, maker)
         size = INLINE_CHARS + 1 if asked.explain else _n_chars(answer)  # explaining takes every text apart
@@ -164,6 +167,17 @@ def filed(asked: Filed) -> tuple[where.Like, ...]:
     }
     patterns = {name: None if text is None else _pattern(text, name) for name, text in given.items()}
     return where.likes(memory_path=patterns.pop("path_filter"), **patterns)
+
+
+def note_uses(given: services.Services, owner: types.Owner, rows: Sequence[store_row.EntryRow]) -> None:
+    """Take note that an answer had these entries in it: the first of them, as far as they are in force."""
+    if given.usage is None:
+        return
+    now = given.config if given.in_force is None else given.in_force()
+    kinds = ("memory", "episode") if now.lifecycle.episodes else ("memory",)
+    used = [row.entry_id for row in rows[:N_USED] if row.kind in kinds and row.status == "active"]
+    if used:
+        given.usage.note(owner, used, given.now_us())
 
 
 def _pattern(text: str, name: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
-from everosd.api import lifecycle_schema, owners, schema, typed_schema
+from everosd.api import lifecycle_schema, owners, recall_schema, schema, typed_schema
 from everosd.cascade import status as cascade_status
 
 PREFIXES = ("/api/v1", "/api/v2")
@@ -49,6 +49,11 @@ _NAMED: dict[Any, str] = {
     schema.Envelope[typed_schema.RestoredData]: "RestoredResponse",
     schema.Envelope[typed_schema.HistoryData]: "HistoryResponse",
     schema.Envelope[typed_schema.UsedData]: "UsedResponse",
+    recall_schema.RecallRequest: "RecallRequest",
+    recall_schema.ExplainRequest: "ExplainRequest",
+    schema.Envelope[recall_schema.RecallData]: "RecallResponse",
+    schema.Envelope[recall_schema.ExplainData]: "ExplainResponse",
+    schema.Envelope[recall_schema.StatsData]: "StatsResponse",
     lifecycle_schema.ReflectRequest: "ReflectRequest",
     schema.Envelope[lifecycle_schema.ReflectData]: "ReflectResponse",
     schema.Envelope[lifecycle_schema.LifecycleData]: "LifecycleResponse",
@@ -108,6 +113,10 @@ def _api_paths() -> dict[str, object]:
     put_away["parameters"] = _query_parameters(lifecycle_schema.LifecycleQuery)
     audit = _operation("AuditResponse", "What changed memories, and which call did.", (422, 500))
     audit["parameters"] = _query_parameters(lifecycle_schema.AuditQuery)
+    figures = _operation("StatsResponse", "How many memories there are, of what kind, and what is due.", (422, 500))
+    figures["parameters"] = _query_parameters(recall_schema.StatsQuery)
+    recalling = _post("RecallRequest", "RecallResponse", "One text of what matters here.", (413, 422, 500, 503))
+    explaining = _post("ExplainRequest", "ExplainResponse", "Why a memory is what it is.", (404, 413, 422, 500, 503))
     passes = _post("ReflectRequest", "ReflectResponse", "Consolidate memories by rule.", (409, 413, 422, 500, 503))
     undo = _post("RollbackRequest", "RollbackResponse", "Undo one consolidation.", (404, 409, 413, 422, 500, 503))
     return {
@@ -120,6 +129,9 @@ def _api_paths() -> dict[str, object]:
         "/tasks/{task_id}": {"get": task},
         "/ome/trigger": {"post": _post("TriggerRequest", "TriggerResponse", "Run a strategy.", (404, 413, 422, 503))},
         "/ome/strategies": {"get": _operation("StrategiesResponse", "What the engine runs.", (422, 503))},
+        "/memory/recall": {"post": recalling},
+        "/memory/explain": {"post": explaining},
+        "/memory/stats": {"get": figures},
         "/memory/reflect": {"post": passes},
         "/memory/lifecycle": {"get": put_away},
         "/memory/audit": {"get": audit},

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from everosd import clock, errors, types
-from everosd.api import item, moment, reply, schema, scope, services, typed_schema
+from everosd.api import item, moment, recall_schema, reply, schema, scope, services, typed_schema
 from everosd.api import request as requests
 from everosd.intake import redact
 from everosd.lifecycle import memory, versions
@@ -49,6 +49,7 @@ Asked = (
     | typed_schema.ForgetMemoryRequest
     | typed_schema.RestoreRequest
     | typed_schema.UsageRequest
+    | recall_schema.ExplainRequest
     | schema.EntryQuery
 )
 
@@ -91,7 +92,7 @@ class Typed:
         asked = requests.decode(UPDATE, await reply.body(request))
         change = self._change(asked)
         path = None if asked.path is None else memory.check_path(asked.path)
-        owner, entry_id = await self._target(asked, asked.memory_id)
+        owner, entry_id = await self.target(asked, asked.memory_id)
         if not entry_id.startswith("mem_"):
             message = "only typed memories are updated: of anything else its file is edited"
             raise errors.RequestError(message, field="memory_id")
@@ -115,7 +116,7 @@ class Typed:
             message = "goes with mode redact only"
             raise errors.RequestError(message, field="replacement_content")
         text = "" if asked.replacement_content is None else self._text(asked.replacement_content, "replacement_content")
-        owner, entry_id = await self._target(asked, asked.memory_id)
+        owner, entry_id = await self.target(asked, asked.memory_id)
         reason = self._clean(asked.reason, "reason")
         forgetting = self._work().forgetting
         if asked.mode == "soft_delete":
@@ -141,7 +142,7 @@ class Typed:
         """Answer POST memory/restore."""
         reply.called(request, "memory/restore")
         asked = requests.decode(RESTORE, await reply.body(request))
-        owner, entry_id = await self._target(asked, asked.memory_id)
+        owner, entry_id = await self.target(asked, asked.memory_id)
         done = await self._work().restoring.restore(owner, entry_id, reason=self._clean(asked.reason, "reason"))
         data = typed_schema.RestoredData(
             id=types.public_id(owner.id, entry_id),
@@ -156,7 +157,7 @@ class Typed:
         reply.called(request, "entries/history")
         asked = requests.decode_query(request.query_params.multi_items(), schema.EntryQuery)
         given = str(request.path_params["entry_id"]).removeprefix("/").removesuffix(HISTORY)
-        owner, entry_id = await self._target(asked, given)
+        owner, entry_id = await self.target(asked, given)
         reader = self._given.reader
         found = await reader.find(owner, entry_id)
         told = await lifecycle.rows(reader, owner, target=entry_id, limit=N_CHANGES)
@@ -174,7 +175,7 @@ class Typed:
             version=None if now is None else versions.number_of(rows, now),
             digest=None if now is None else memory.digest_of(now),
             versions=tuple(map(self._version, ended)),
-            changes=tuple(self._changed(owner, one) for one in others),
+            changes=tuple(self.changed(owner, one) for one in others),
         )
         return reply.success(request, data)
 
@@ -186,7 +187,7 @@ class Typed:
         unknown: list[str] = []
         for given in dict.fromkeys(asked.memory_ids):
             try:
-                owner, entry_id = await self._target(asked, given)
+                owner, entry_id = await self.target(asked, given)
             except errors.NotFound:
                 unknown.append(given)
                 continue
@@ -205,7 +206,7 @@ class Typed:
 
     # -- whose, and which ------------------------------------------------------------------------------------------
 
-    async def _target(self, asked: Asked, given: str) -> tuple[types.Owner, str]:
+    async def target(self, asked: Asked, given: str) -> tuple[types.Owner, str]:
         """Return whose entry is meant, and its entry id; it may not be there.
 
         Raises:
@@ -394,7 +395,8 @@ class Typed:
             before=before,
         )
 
-    def _changed(self, owner: types.Owner, one: log_entry.Entry) -> typed_schema.ChangeItem:
+    def changed(self, owner: types.Owner, one: log_entry.Entry) -> typed_schema.ChangeItem:
+        """Return what a row of the log tells."""
         fields = one.fields
         successor = fields.get("successor", "")
         return typed_schema.ChangeItem(

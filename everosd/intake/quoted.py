@@ -20,12 +20,9 @@ import structlog
 from everosd import errors, types
 from everosd.intake import message
 from everosd.narrative import check
-from everosd.search import query
+from everosd.search import marks, query
 
 log = structlog.get_logger(__name__)
-
-OPENING, CLOSING = "<recalled_memory>", "</recalled_memory>"
-"""What stands around text that everosd gives an agent to read."""
 
 LEFT_OUT = "[…]"
 """What stands where sentences of a message were taken out and others stay, which may refer to them. It says nothing itself."""
@@ -175,7 +172,7 @@ def _batched(sentences: Sequence[str]) -> Iterable[Sequence[str]]:
 
 def block(texts: Iterable[str]) -> str:
     """Return memories as one text for an agent, which is recognised when it comes back."""
-    return "\n".join((OPENING, *texts, CLOSING))
+    return "\n".join((marks.OPENING, *texts, marks.CLOSING))
 
 
 def _is_answer(text: str) -> bool:

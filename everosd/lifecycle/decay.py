@@ -67,6 +67,18 @@ def steps(
     )
 
 
+def due_at(record: store.Record, policies: policy.Policy, now_us: int) -> tuple[int, float] | None:
+    """Return when an active memory sinks next, or should have by now, and to what by that one step; None: never."""
+    wanted = policies.decay.get(record.memory_type)
+    was = policy.millionths(record.importance)
+    if wanted is None or not wanted.step or record.is_pinned or was <= wanted.floor:
+        return None
+    since_us = max(age.moments(record, now_us)[-1], age.last_us(record))
+    taken = record.steps if since_us == record.since_us else 0
+    value = policy.importance(max(wanted.floor, was - wanted.step))
+    return since_us + (taken + 1) * wanted.period_us, value
+
+
 def _spared(record: store.Record, wanted: policy.Decay, now_us: int, was: int) -> change.Change | None:
     """Return why nothing is taken from a candidate; None: all that was due was taken before."""
     left_alone_us = now_us - age.last_us(record)

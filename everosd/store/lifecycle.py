@@ -387,6 +387,82 @@ async def counts(reader: read.Reader, owner: types.Owner, now_us: int) -> Counts
     return Counts(total=sum(each[-1] for each in found), types=by[0], statuses=by[1], paths=by[2], buckets=by[3])
 
 
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """What befalls active memories of a type that are left alone; spans of time in microseconds."""
+
+    memory_type: str
+    period_us: int | None
+    """None: it does not decay."""
+    floor: float
+    kept_us: int | None
+    """None: it is not archived."""
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """Of an owner's active memories; moments are microseconds since 1970, None where there is none."""
+
+    total: int
+    used: int
+    """Those of which the log has a use."""
+    pinned: int
+    next_expiry_us: int | None
+    next_decay_us: int | None
+    """The earliest; what should have been counts as well."""
+    next_archive_us: int | None
+    n_decay: int
+    """Due by now."""
+    n_archive: int
+
+
+_FIGURES = f"""
+WITH rule (type, period, floor, kept) AS (SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3 FROM json_each(?)),
+one (is_used, is_pinned, expires_us, decay_us, archive_us) AS (
+    SELECT ifnull(s.n_uses, 0) > 0, m.is_pinned, e.expires_us,
+        CASE WHEN NOT m.is_pinned AND round(coalesce(s.importance, m.importance), 6) > r.floor THEN
+            max(e.timestamp_us, ifnull(m.updated_us, 0), ifnull(s.accessed_us, 0), ifnull(s.anchor_us, 0))
+            + (1 + CASE WHEN s.since_us = max(e.timestamp_us, ifnull(m.updated_us, 0), ifnull(s.accessed_us, 0),
+                ifnull(s.anchor_us, 0)) THEN s.steps ELSE 0 END) * r.period END,
+        CASE WHEN NOT m.is_pinned THEN
+            max(e.timestamp_us, ifnull(m.updated_us, 0), ifnull(s.accessed_us, 0), ifnull(s.anchor_us, 0)) + r.kept END
+    FROM entries e JOIN typed_memories m ON m.key = e.key LEFT JOIN rule r ON r.type = e.memory_type
+        LEFT JOIN lifecycle_state s ON s.app = e.app AND s.project = e.project AND s.owner_type = e.owner_type
+            AND s.owner_id = e.owner_id AND s.entry_id = e.entry_id
+    WHERE {_OWNER} AND e.kind = 'memory' AND e.is_shadowed = 0 AND e.status = 'active'
+        AND (e.expires_us IS NULL OR e.expires_us > ?)
+)
+SELECT count(*), total(is_used), total(is_pinned), min(expires_us), min(decay_us), min(archive_us),
+    total(decay_us <= ?), total(archive_us <= ?) FROM one
+"""  # noqa: S608  # our own columns
+
+
+async def figures(reader: read.Reader, owner: types.Owner, rules: Sequence[Rule], now_us: int) -> Figures:
+    """Return what there is to say of an owner's active memories as a whole; 0.5 s for 100,000, beside the event loop."""
+    table = [(one.memory_type, one.period_us, one.floor, one.kept_us) for one in rules]
+    (found,) = await reader.fetch(
+        _FIGURES, (msgspec.json.encode(table).decode(), *_scope(owner), now_us, now_us, now_us)
+    )
+    return Figures(
+        total=found[0],
+        used=int(found[1]),
+        pinned=int(found[2]),
+        next_expiry_us=found[3],
+        next_decay_us=found[4],
+        next_archive_us=found[5],
+        n_decay=int(found[6]),
+        n_archive=int(found[7]),
+    )
+
+
+async def n_active(reader: read.Reader, owner: types.Owner, kind: str, now_us: int) -> tuple[int, int]:
+    """Return how many entries of a kind are active, and how many of them are past their `expires_at`."""
+    (found,) = await reader.fetch(
+        f"SELECT count(*), total(e.expires_us <= ?) FROM entries e WHERE {_OWNER} AND e.kind = ?"  # noqa: S608
+        " AND e.is_shadowed = 0 AND e.status = 'active'",
+        (now_us, *_scope(owner), kind),
+    )
+    return int(found[0]), int(found[1])
+
+
 def content_digest(text: str) -> str:
     """Return 32 hex that are the same for texts that say the same letter for letter.
 
