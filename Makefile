@@ -5,6 +5,7 @@
 # make crash   kill -9 at 200 random moments of consolidations: ten minutes; fewer with CRASHES=20
 # make check   format, lint, types, imports, documents      make cover   tests, and the lines they miss
 # make bench   figures beside the budgets    make fuzz   make soak
+# make fuzz-http    a thousand requests of each kind that the OpenAPI document allows, and as many that it does not: half an hour
 
 SHELL := /bin/sh
 PYTHON ?= python3
@@ -21,7 +22,7 @@ SOAK_S ?= 3600
 # How often `make crash` kills.
 CRASHES ?= 200
 
-.PHONY: help install dev demo test long test-llm quick cover check format bench soak fuzz crash wheel clean
+.PHONY: help install dev demo test long test-llm quick cover check format bench soak fuzz fuzz-http crash wheel clean
 .DELETE_ON_ERROR:
 
 help:
@@ -133,6 +134,9 @@ crash: $(VENV)/.dev
 
 fuzz: $(VENV)/.dev
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q --timeout 0 tests/property
+
+fuzz-http: $(VENV)/.dev
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q --timeout 0 tests/property/test_http_schema.py
 
 wheel: $(VENV)/.dev
 	$(BIN)/python -m build --wheel --outdir dist .
