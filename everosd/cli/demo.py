@@ -1,6 +1,6 @@
-"""`everosd demo`: a sample root, a daemon, a conversation, searches, how soon an edit was found, fragments made one narrative.
+"""`everosd demo`: a sample root, a daemon, a conversation, searches, how soon an edit is found, fragments made one.
 
-Everything is the real thing: the installed daemon in a process of its own, asked over HTTP. No key, no network. What
+A statement is remembered and corrected at the end. Everything is the real thing: the installed daemon in a process of its own, asked over HTTP. No key, no network. What
 needs the model is left out, with the reason, where the model cannot run.
 """
 
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import cast
 
 from everosd import config, errors, lock
-from everosd.cli import client, conversation, fragments, progress, show
+from everosd.cli import client, conversation, fragments, progress, show, statement
 
 READY_TIMEOUT_S = 30.0
 FOUND_TIMEOUT_S = 10.0
@@ -79,8 +79,9 @@ def run(root: Path | None) -> int:
             _edit(asked, where)
             _write_by_hand(asked, where)
             _reflect(asked, where)
+            statement.keep(asked, where, _say)
             _verify(asked)
-            _say("\n9. stopping")
+            _say("\n10. stopping")
         _say("   stopped, exit code 0")
         if root is None:
             _say("\nThe sample is gone again. Keep one to play with: everosd demo --root ~/everosd-demo")

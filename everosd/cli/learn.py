@@ -248,7 +248,24 @@ def _result(result: object) -> object:
     """Return what a run did in words; a dry run of reflection finds more than fits in a line."""
     if not isinstance(result, Mapping):
         return result
+    if "owners" in result:
+        return _of_lifecycle(show.rows(result, "owners"))
     return f"{show.count(len(show.rows(result, 'clusters')), 'merge')}: `everosd reflect --dry-run` shows them"
+
+
+def _of_lifecycle(owners: list[show.Body]) -> str:
+    """Return what passes over the memories of some owners would do."""
+    parts = []
+    for one in owners:
+        counts = {
+            str(each.get("action")): show.section(each, "counts").get("apply") for each in show.rows(one, "actions")
+        }
+        done = ", ".join(f"{name} {n:,}" for name, n in counts.items() if isinstance(n, int) and n) or "nothing is due"
+        parts.append(
+            f"{one.get('owner_id')}: {done}" + (" (STOPPED as too much at once)" if one.get("stopped") else "")
+        )
+    shown = "; ".join(parts[:MAX_NAMED]) + (f"; and {len(parts) - MAX_NAMED:,} more" if len(parts) > MAX_NAMED else "")
+    return f"{shown or 'nobody has any memory'}; each decision: `everosd lifecycle run --dry-run --user ID`"
 
 
 def _near(name: str) -> str:

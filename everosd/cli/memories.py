@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Annotated, cast
 
 import typer
@@ -173,66 +173,90 @@ def forgotten(data: show.Body, restore: str) -> Iterator[str]:
 
 
 def explained(data: show.Body) -> Iterator[str]:
-    """Yield why a memory is as it is, as the daemon tells it: its fields, with what belongs together further in."""
-    yield from _told(data, 0)
+    """Yield why a memory is as it is, and with a question what that makes of it."""
+    yield _title(data)
+    known = [str(data.get("memory_type") or data.get("kind") or "")]
+    if data.get("path"):
+        known.append(str(data["path"]))
+    yield f"    {data.get('id')}  {', '.join(known)}, version {data.get('version')}"
+    told = [str(data.get("status"))]
+    if data.get("since"):
+        told.append(f"since {show.minute(str(data['since']))}")
+    if data.get("successor"):
+        told.append(f"now {data['successor']}")
+    if data.get("reason"):
+        told.append(str(data["reason"]))
+    yield f"    {'status':<12}{', '.join(told)}"
+    yield from _weight(show.section(data, "importance"))
+    if data.get("expires_at"):
+        yield f"    {'expires':<12}{show.minute(str(data['expires_at']))}"
+    for label, name in (
+        ("made from", "sources"),
+        ("facts", "facts"),
+        ("corrects", "corrects"),
+        ("corrected", "corrected_by"),
+    ):
+        if ids := cast("list[str]", data.get(name) or []):
+            yield f"    {label:<12}{', '.join(ids[:SHOWN])}" + (
+                f" and {len(ids) - SHOWN:,} more" if len(ids) > SHOWN else ""
+            )
+    yield f"    {'stands in':<12}{data.get('file')}:{data.get('line')}"
+    if found := show.section(data, "found"):
+        yield f"    {'question':<12}{found.get('query')}"
+        score = found.get("score")
+        scored = f" (score {score:.2f})" if isinstance(score, (int, float)) else ""
+        where = f"found, place {found.get('place')}" if found.get("is_found") else "not found"
+        yield f"    {'':<12}{where}{scored}: {found.get('reason')}"
+    changes = show.rows(data, "changes")
+    yield from (f"    {changed(one)}" for one in changes[:SHOWN])
+    yield from _more(len(changes), "change", full=False)
 
 
-def _told(value: object, depth: int, name: str = "") -> Iterator[str]:
-    pad, head = "  " * depth, f"{name.replace('_', ' ')}: " if name else ""
-    if isinstance(value, dict):
-        if name:
-            yield f"{pad}{name.replace('_', ' ')}"
-        for key, one in value.items():
-            if one not in (None, "", [], {}, ()):
-                yield from _told(one, depth + bool(name), key)
-    elif isinstance(value, list):
-        yield f"{pad}{name.replace('_', ' ')}"
-        for one in value[:SHOWN]:
-            if isinstance(one, dict) and "action" in one:
-                yield f"{pad}  {changed(one)}"
-            else:
-                yield from _told(one, depth + 1) if not isinstance(one, dict) else (f"{pad}  {_flat(one)}",)
-        if len(value) > SHOWN:
-            yield f"{pad}  … and {len(value) - SHOWN:,} more"
-    else:
-        text = (
-            f"{value:g}"
-            if isinstance(value, float)
-            else "yes"
-            if value is True
-            else "no"
-            if value is False
-            else str(value)
-        )
-        yield from (f"{pad}{head if not nth else '  '}{line}" for nth, line in enumerate(text.splitlines() or [""]))
+def _weight(one: show.Body) -> Iterator[str]:
+    """Yield how important a memory is, how that came about, and what is next."""
+    if not one:
+        return
+    written = f", {one['written']} as written" if one.get("written") else ""
+    pinned = ", pinned: it stays so" if one.get("is_pinned") else ""
+    yield f"    {'importance':<12}{_number(one.get('value'))}{written}{pinned}"
+    used = f"; used on {show.count(cast('int', one['n_uses']), 'day')}" if one.get("n_uses") else "; never used"
+    yield f"    {'activity':<12}last {show.minute(str(one.get('last_activity') or ''))}{used}"
+    ahead = []
+    if one.get("next_decay"):
+        ahead.append(f"sinks to {_number(one.get('next_value'))} {show.minute(str(one['next_decay']))}")
+    if one.get("next_archive"):
+        ahead.append(f"archived {show.minute(str(one['next_archive']))}")
+    if ahead:
+        yield f"    {'left alone':<12}{', '.join(ahead)}"
+    decays = show.rows(one, "decays")
+    yield from (f"    {changed(each)}" for each in decays[:SHOWN])
+    yield from _more(len(decays), "decay", full=False)
 
 
-def _flat(one: show.Body) -> str:
-    return ", ".join(
-        f"{key.replace('_', ' ')} {value}" for key, value in one.items() if value not in (None, "", [], {})
-    )
+def _number(value: object) -> str:
+    return f"{value:g}" if isinstance(value, (int, float)) else "-"
 
 
 def numbers(data: show.Body) -> Iterator[str]:
     """Yield figures: a line for each number, a block for each table of them."""
     for name, value in data.items():
-        if isinstance(value, (int, float, str)) and not isinstance(value, bool):
-            yield (
-                f"{name.replace('_', ' '):<15}{value:,}"
-                if isinstance(value, int)
-                else f"{name.replace('_', ' '):<15}{value}"
-            )
-        elif isinstance(value, dict) and value:
-            head = name.replace("_", " ")
+        head = name.replace("_", " ")
+        if name == "n_paths" and isinstance(value, int) and value <= SHOWN:
+            continue  # they are all listed
+        if isinstance(value, dict):
             for nth, (key, number) in enumerate(_ranked(value)):
-                yield f"{head if not nth else '':<15}{number!s:>8}  {key or '(none)'}"
-            yield from (
-                f"{'':<15}{'…':>8}  {show.count(len(value) - SHOWN, 'more')}" for _ in range(len(value) > SHOWN)
-            )
+                yield f"{head if not nth else '':<15}{number:>8,}  {key or '(none)'}"
+            if len(value) > SHOWN:
+                yield f"{'':<15}{'…':>8}  and {len(value) - SHOWN:,} more"
+        elif isinstance(value, int):
+            yield f"{head:<15}{value:>8,}"
+        elif isinstance(value, str) and value:
+            yield f"{head:<15}  {show.minute(value)}"
 
 
-def _ranked(table: dict[str, object]) -> Iterable[tuple[str, object]]:
-    return sorted(table.items(), key=lambda one: -one[1] if isinstance(one[1], (int, float)) else 0)[:SHOWN]
+def _ranked(table: dict[str, object]) -> list[tuple[str, int]]:
+    found = [(name, n) for name, n in table.items() if isinstance(n, int)]
+    return sorted(found, key=lambda one: (-one[1], one[0]))[:SHOWN]
 
 
 def _title(data: show.Body) -> str:

@@ -21,7 +21,25 @@ commands = typer.Typer(
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="As search, recall and list show it.", show_default=False)]
 Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; goes into the log.", show_default=False)]
-CLEARABLE = "subject, importance, confidence, expires_at, semantic_key, promotion_key, metadata or provenance"
+CLEARABLE = (
+    "subject",
+    "importance",
+    "confidence",
+    "expires_at",
+    "semantic_key",
+    "promotion_key",
+    "metadata",
+    "provenance",
+)
+"""Fields that can be taken away."""
+HINTS = {
+    "is at version": "nothing was changed; everosd memory show ID has what it says now",
+    "was redacted": "remember what is to be known instead: everosd remember PATH TEXT",
+    "removed for good": "there is nothing to bring back; remember it anew: everosd remember PATH TEXT",
+    "is active under the semantic_key": "update or forget that one, or use another key",
+    "in a consolidation": "everosd rollback undoes that; everosd reports has its id",
+}
+"""What to do about a change that was refused, by what is said of it."""
 NOT_KNOWN = "everosd memory list has the ids; --user, --agent, --app and --project say whose"
 
 
@@ -148,7 +166,10 @@ def update(
     clear: Annotated[
         list[str] | None,
         typer.Option(
-            "--clear", metavar="FIELD", help=f"Take it away: {CLEARABLE}; may be repeated.", show_default=False
+            "--clear",
+            metavar="FIELD",
+            help=f"Take it away: {', '.join(CLEARABLE)}; may be repeated.",
+            show_default=False,
         ),
     ] = None,
     expect: Annotated[
@@ -167,6 +188,9 @@ def update(
     """Change a typed memory. What it said before is kept as a version; `everosd memory versions` shows it."""
     where = config.root_path(root)
     given = whose.Whose(user=user, agent=agent, app=app, project=project)
+    for one in clear or ():
+        if one not in CLEARABLE:
+            asking.refuse(f"--clear {one}: there is no such field to take away", f"there are {', '.join(CLEARABLE)}")
     texts = {
         "content": remember.content_of(text) if text else None,
         "subject": subject,
@@ -342,6 +366,6 @@ def known() -> Iterator[None]:
     except asking.RequestFailed as error:
         if error.code == "NOT_FOUND":
             error.hint = error.hint or NOT_KNOWN
-        elif error.code == "CONFLICT":
-            error.hint = error.hint or "nothing was changed; everosd memory show ID has what it says now"
+        else:
+            error.hint = next((hint for said, hint in HINTS.items() if said in str(error)), error.hint)
         raise

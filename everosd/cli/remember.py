@@ -178,9 +178,10 @@ def recall(
         return
     data = show.section(answer, "data")
     text = str(data.get("text") or "").strip()
-    print(text or "nothing is known of that")
     n_left_out = data.get("left_out")
-    if isinstance(n_left_out, int) and n_left_out and text:
+    has_more = isinstance(n_left_out, int) and n_left_out > 0
+    print(text or ("nothing fits in so few tokens" if has_more else "nothing is known of that"))
+    if isinstance(n_left_out, int) and has_more:
         print(
             f"\nnote: {show.count(n_left_out, 'more hit')} left out: --max-tokens and --max-items let in more",
             file=sys.stderr,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import datetime as dt
 import json
 import os
 import re
@@ -332,6 +333,11 @@ def test_demo_shows_an_edit_found_and_leaves_nothing(tmp_path: Path) -> None:
     assert re.search(r"one of them out of date:\n(     2026-\d\d-\d\d  .*\n){3}   merged in", done.stdout)
     assert re.search(r"it finds one answer:\n     2026-10-10 .*\n(       .*\n)+   the fragments stay", done.stdout)
     assert re.search(r"undone \(everosd rollback [0-9a-f]{32}\): the 3 fragments are found again", done.stdout)
+    assert "> The pottery stall opens on 10 June, a week late.\n" in done.stdout
+    assert re.search(
+        r"Ask Ilse for the key to the kiln\. +0\.5 → 0\.05  3 x 0\.2 .*\n(.*\n)+.*dry run: nothing was changed",
+        done.stdout,
+    )
     assert "verify: what is served equals" in done.stdout
     assert [] == list(tmp_path.iterdir())
 
@@ -400,8 +406,76 @@ def test_transcript_of_a_session(sample: Path) -> None:
         ("unset", "reflect_episodes.cron"),
         ("unset", "reflect_episodes.cron"),
     ]
-    text = "".join(_recorded(sample, arguments) for arguments in session)
-    path = GOLDEN / "session.txt"
+    _compare(sample, session, "session.txt")
+
+
+def test_transcript_of_typed_memories(root: Path) -> None:
+    """What a person sees who remembers, corrects, looks, forgets, restores, and has a pass made, is as recorded."""
+    everosd(root, "init")
+    then = (dt.datetime.now(dt.UTC) - dt.timedelta(days=40, hours=1)).isoformat()
+    session = [
+        ("memory list", "--user", "mara"),
+        ("remember", "projects/atlas", "Atlas ships on 3 May 2026"),
+        ("remember", "--user", "mara", "projects/atlas", "Atlas ships on 3 May 2026", "--key", "atlas-release"),
+        ("remember", "projects/atlas", "Atlas ships on 10 May 2026", "--key", "atlas-release", "--subject", "Release"),
+        ("remember", "projects/atlas", "Atlas ships on 10 May 2026", "--key", "atlas-release"),
+        ("remember", "projects/atlas", "Atlas ships on 10 May 2026", "--dedupe"),
+        ("remember", "desk", "The key lies under the plant", "--type", "working", "--at", then),
+        ("remember", "../desk", "anything"),
+        ("remember", "desk", " "),
+        ("remember", "desk", "anything", "--expires", "soon"),
+        ("remember", "desk", "anything", "--metadata", "[]"),
+        ("remember", "desk", "anything", "--user", "mara", "--agent", "helper"),
+        ("recall", "atlas", "release"),
+        ("recall", "zeppelin"),
+        ("search", "ships", "--path", "projects/%", "--type", "semantic"),
+        ("search", "ships", "--path", "desk"),
+        ("memory list",),
+        ("memory list", "--limit", "1"),
+        ("memory list", "--status", "gone"),
+        ("memory show", "mara_mem_DATE_00000001"),
+        ("memory show", "mem_DATE_00000001", "--user", "theo"),
+        ("memory update", "mem_DATE_00000001", "Atlas ships on 11 May 2026", "--expect", "1"),
+        ("memory update", "mem_DATE_00000001"),
+        ("memory update", "mem_DATE_00000001", "--clear", "colour"),
+        ("memory pin", "mara_mem_DATE_00000001"),
+        ("memory versions", "mara_mem_DATE_00000001"),
+        ("memory explain", "mara_mem_DATE_00000001", "when does atlas ship"),
+        ("memory stats",),
+        ("lifecycle list",),
+        ("lifecycle run", "--dry-run"),
+        ("lifecycle run", "--action", "archive", "--action", "decay"),
+        ("lifecycle run", "--action", "shred"),
+        ("lifecycle list",),
+        ("lifecycle audit",),
+        ("lifecycle audit", "--action", "archive", "--limit", "1"),
+        ("trigger", "run_lifecycle", "--dry-run", "--force"),
+        ("memory restore", "mara_mem_DATE_00000002"),
+        ("memory restore", "mara_mem_DATE_00000002"),
+        ("forget", "mara_mem_DATE_00000002"),
+        ("memory unpin", "mara_mem_DATE_00000001"),
+        ("forget", "mara_mem_DATE_00000001", "--hard"),
+        ("forget", "mara_mem_DATE_00000001", "--replacement", "x"),
+        ("forget", "mara_mem_DATE_00000001", "--redact", "--yes"),
+        ("memory update", "mara_mem_DATE_00000001", "Atlas ships again"),
+        ("forget", "mara_mem_DATE_00000002", "--hard", "--yes"),
+        ("memory restore", "mara_mem_DATE_00000002"),
+        ("forget",),
+        ("verify",),
+    ]
+    _compare(root, session, "typed.txt", of_today=True)
+
+
+def _compare(root: Path, session: list[tuple[str, ...]], name: str, *, of_today: bool = False) -> None:
+    """Compare what the commands of a session print with what is recorded; `of_today`: moments and run ids are another each day."""
+    text = "".join(_recorded(root, arguments) for arguments in session)
+    if of_today:
+        text = re.sub(rf"(?<!\d){dt.datetime.now(dt.UTC):%Y%m%d}(?!\d)", "DATE", text)
+        text = re.sub(r"\b2\d{3}-\d\d-\d\d(T\S+| \d\d:\d\d)", "TIME", text)
+        text = text.replace(f"{dt.datetime.now(dt.UTC):%Y-%m-%d}", "DAY")
+        text = re.sub(r"\b[0-9a-f]{32}\b", "RUN", text)
+        text = re.sub(r"score 0\.\d\d", "score 0.NN", text)
+    path = GOLDEN / name
     if os.environ.get(UPDATE):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
@@ -411,9 +485,11 @@ def test_transcript_of_a_session(sample: Path) -> None:
 def _recorded(root: Path, arguments: tuple[str, ...]) -> str:
     """Run one command and return it with its output, what differs from run to run taken out."""
     name, *rest = arguments
-    done = conftest.run(name, "--root", str(root), *rest, env={"COLUMNS": "100", "EVEROS_API__PORT": "0"})
+    rest = [one.replace("DATE", f"{dt.datetime.now(dt.UTC):%Y%m%d}") for one in rest]
+    env = {"COLUMNS": "100", "EVEROS_API__PORT": "0"}
+    done = conftest.run(*name.split(), "--root", str(root), *rest, env=env)
     said = re.sub(
-        r"^(comparing|rebuilding|verifying|adopting|reflecting).*: [\d,]+( of [\d,]+)?\n",
+        r"^(comparing|rebuilding|verifying|adopting|reflecting|forgetting|looking at memories).*: [\d,]+( of [\d,]+)?\n",
         "",
         done.stderr,
         flags=re.MULTILINE,
@@ -424,5 +500,5 @@ def _recorded(root: Path, arguments: tuple[str, ...]) -> str:
     output = re.sub(r"[\d,]+\.\d GiB", "N GiB", output)
     output = re.sub(r"Python 3\.\d+\.\d+", "Python 3.x", output)
     output = re.sub(r"[\d,]+ inotify watches", "N inotify watches", output)
-    typed = " ".join(f'"{word}"' if " " in word else word for word in arguments)
+    typed = " ".join([name, *(f'"{word}"' if " " in word else word for word in arguments[1:])])
     return f"$ everosd {typed}\n{output}[exit code {done.returncode}]\n\n"

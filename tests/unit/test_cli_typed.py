@@ -1,0 +1,277 @@
+"""The commands of typed memories and of their lifecycle over answers that are given."""
+
+from __future__ import annotations
+
+import io
+import urllib.parse
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer import testing
+
+from everosd import errors
+from everosd.cli import app, asking, client, forget, memories, node
+from everosd.cli import root as root_folder
+
+Answer = Callable[[node.Request], tuple[int, dict[str, Any]]]
+MEMORY = "mara_mem_20260302_00000001"
+
+
+class Terminal(io.StringIO):
+    """Standard input with somebody at it."""
+
+    def isatty(self) -> bool:
+        """Say that there is."""
+        return True
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give a memory root with one person, the one of this process."""
+    root_folder.make(tmp_path / "root")
+    (tmp_path / "root" / "default_app" / "default_project" / "users" / "mara").mkdir(parents=True)
+    monkeypatch.setenv("EVEROS_ROOT", str(tmp_path / "root"))
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def asked(root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Answer], list[node.Request]]:
+    """Have requests answered by a function, and noted."""
+    del root
+    seen: list[node.Request] = []
+
+    def by(function: Answer) -> list[node.Request]:
+        def one(request: node.Request) -> client.Answer:
+            seen.append(request)
+            status, body = function(request)
+            return client.Answer(status=status, body=body)
+
+        def ask(_root: Path, method: str, path: str, body: object = None, *_: Any, **__: Any) -> client.Answer:
+            return one(node.Request(method=method, path=path, body=body))
+
+        def ask_all(_root: Path, requests: Iterable[node.Request], take: Callable[..., None], **_: Any) -> None:
+            for each in requests:
+                take(one(each))
+
+        monkeypatch.setattr(node, "ask", ask)
+        monkeypatch.setattr(node, "ask_all", ask_all)
+        return seen
+
+    return by
+
+
+def run(*arguments: str, stdin: str | None = None) -> testing.Result:
+    """Run a command in this process."""
+    return testing.CliRunner().invoke(app.commands, arguments, input=stdin)
+
+
+def good(**data: Any) -> Answer:
+    """Return a good answer to anything."""
+    return lambda _: (200, {"data": data})
+
+
+def wrong(code: str, message: str) -> tuple[int, dict[str, Any]]:
+    """Return an error as the daemon gives it."""
+    return 409, {"error": {"code": code, "message": message}}
+
+
+def sent(one: node.Request) -> dict[str, Any]:
+    """Return the body of a request."""
+    assert isinstance(one.body, dict)
+    return one.body
+
+
+WRITTEN = {"id": MEMORY, "outcome": "created", "version": 1, "memory_type": "semantic", "path": "a", "status": "active"}
+
+
+def test_a_memory_comes_from_standard_input(asked: Callable[[Answer], list[node.Request]]) -> None:
+    """Without a text, and with a dash, it is what comes in; a text is taken as it was typed, and nothing else is asked for."""
+    seen = asked(good(**WRITTEN))
+    for typed, text in (([], "a\nlong one\n"), (["-"], "\ufeffä\n"), (["two", "words"], "")):
+        assert 0 == run("remember", "notes", *typed, stdin=text).exit_code
+    assert ["a\nlong one\n", "ä\n", "two words"] == [sent(one)["content"] for one in seen]
+    assert {"path": "notes", "memory_type": "auto"}.items() <= sent(seen[0]).items()
+    assert isinstance(run("remember", "notes", stdin=" \n").exception, errors.RequestError)
+    assert isinstance(run("remember", "notes", stdin="x" * (5 << 20)).exception, errors.RequestError)
+    assert 3 == len(seen)
+
+
+def test_a_list_of_a_hundred_thousand_is_told_page_by_page(asked: Callable[[Answer], list[node.Request]]) -> None:
+    """A full page says what shows the next; beyond the end, and of a status that nothing has, that is said."""
+    items = [{"id": f"mara_mem_20260302_{nth:08}", "status": "active", "importance": 0.5} for nth in range(50)]
+    seen = asked(good(items=items, total_count=100_000, counts={"active": 100_000}))
+    said = run("memory", "list", "--offset", "100", "--path", "projects/%").output
+    assert "… and 99,850 more: --offset 150\n" in said
+    query = urllib.parse.parse_qs(urllib.parse.urlparse(seen[0].path).query)
+    assert {
+        "kind": ["memory"],
+        "status": ["active"],
+        "offset": ["100"],
+        "path_filter": ["projects/%"],
+    }.items() <= query.items()
+    asked(good(items=[], total_count=0, counts={"archived": 3}))
+    said = run("memory", "list").output
+    assert "no such memory\n" in said
+    assert "there are 3 archived: --all lists them" in said
+    assert "nothing was put away: 0 memories active" in run("lifecycle", "list").output
+
+
+def decision(nth: int, *, is_applied: bool = True) -> dict[str, Any]:
+    """Return a decision of an archive."""
+    after = {"status": "archived"} if is_applied else {}
+    return {
+        "id": f"mara_mem_20260302_{nth:08}",
+        "decision": "apply" if is_applied else "skip",
+        "reason": "working, not used for 40 days, kept 7",
+        "before": {"status": "active"},
+        "after": after,
+    }
+
+
+def passed(**more: Any) -> dict[str, Any]:
+    """Return the answer to a pass that archives forty memories."""
+    counts = {"candidates": 45, "apply": 40, "skip": 0, "left": 5}
+    actions = [{"action": "archive", "candidates": [decision(nth) for nth in range(40)], "counts": counts}]
+    return {"run_id": "f" * 32, "dry_run": False, "actions": actions, "audit_ids": [], "stopped": None, **more}
+
+
+def test_a_pass_lists_ten_decisions_of_an_action_and_all_if_asked(
+    asked: Callable[[Answer], list[node.Request]],
+) -> None:
+    """With what they are about, which is asked for of those that are listed, and with what to type next."""
+
+    def answer(one: node.Request) -> tuple[int, dict[str, Any]]:
+        return 200, {"data": passed()} if one.method == "POST" else {"data": {"subject": "The plant"}}
+
+    seen = asked(answer)
+    done = run("lifecycle", "run", "--action", "archive", "--force", "--team", "red")
+    assert 0 == done.exit_code
+    assert 10 == done.output.count("The plant")
+    assert "archive    40 archived, 5 more due\n" in done.output
+    assert "  … and 30 more changed\n" in done.output
+    assert "undo one: everosd memory restore ID" in done.output
+    assert "the rest is due, too" in done.output
+    assert 11 == len(seen)
+    body = sent(seen[0])
+    assert {"actions": ["archive"], "force": True, "dry_run": False, "team_id": "red"}.items() <= body.items()
+    assert 40 == run("lifecycle", "run", "--full").output.count("The plant")
+    del seen[:]
+    assert '"run_id"' in run("lifecycle", "run", "--json").output
+    assert 1 == len(seen)
+
+
+def test_a_pass_that_stopped_says_so_and_fails(asked: Callable[[Answer], list[node.Request]]) -> None:
+    """What would have changed is shown, with how to go on; looking at it is no failure."""
+    stopped = {"reason": "18 of 20 memories would be archived", "affected": 18, "total": 20, "share": 0.9}
+    held = [
+        {
+            "action": "archive",
+            "candidates": [decision(1, is_applied=False)],
+            "counts": {"apply": 0, "skip": 1, "left": 0},
+        }
+    ]
+    asked(good(**passed(stopped=stopped, actions=held)))
+    done = run("lifecycle", "run")
+    assert 1 == done.exit_code
+    assert "STOPPED: 18 of 20" in done.output
+    assert "everosd lifecycle run --force" in done.output
+    asked(good(**passed(stopped=stopped, actions=held, dry_run=True)))
+    assert 0 == run("lifecycle", "run", "--dry-run").exit_code
+
+
+@pytest.mark.parametrize(("typed", "removed"), [(MEMORY, True), ("mara_mem_20260302_00000002", False), ("", False)])
+def test_a_removal_for_good_says_what_would_go_and_asks_for_the_id(
+    asked: Callable[[Answer], list[node.Request]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    typed: str,
+    *,
+    removed: bool,
+) -> None:
+    """Another id, or none, removes nothing; only with the right one it is asked for with `confirm`."""
+
+    def answer(one: node.Request) -> tuple[int, dict[str, Any]]:
+        if not sent(one).get("confirm", False):
+            said = "hard_delete would remove for good the entry in a.md, 2 facts taken from it; it cannot be undone: send …"
+            return wrong("CONFIRMATION_REQUIRED", said)
+        return 200, {"data": {"id": MEMORY, "mode": "hard_delete", "removed": [], "out_of_reach": ["git"]}}
+
+    seen = asked(answer)
+    monkeypatch.setattr("sys.stdin", Terminal(f"{typed}\n"))
+    if removed:
+        forget.forget(MEMORY, hard=True)
+    else:
+        with pytest.raises(errors.RequestError, match="another id"):
+            forget.forget(MEMORY, hard=True)
+    said = capsys.readouterr()
+    assert "would remove for good the entry in a.md, 2 facts taken from it; it cannot be undone\n" in said.err
+    assert [False, *([True] if removed else [])] == [sent(one).get("confirm", False) for one in seen]
+
+
+def test_nobody_at_the_terminal_confirms_nothing(asked: Callable[[Answer], list[node.Request]]) -> None:
+    """A script has to say --yes; hiding asks for nothing, and what was left makes the command fail."""
+    seen = asked(good(id=MEMORY, mode="soft_delete", was="active", left=["a.md cannot be written"]))
+    assert isinstance(run("forget", MEMORY, "--redact", stdin="").exception, errors.RequestError)
+    assert [] == seen
+    assert 1 == run("forget", MEMORY).exit_code
+    assert {"mode": "soft_delete", "confirm": False}.items() <= sent(seen[-1]).items()
+    run("forget", "bot_mem_20260302_00000001", "--agent", "--redact", "--replacement", "gone", "--yes")
+    expected = {"mode": "redact", "confirm": True, "agent_id": "bot", "replacement_content": "gone"}
+    assert expected.items() <= sent(seen[-1]).items()
+
+
+@pytest.mark.parametrize(
+    ("answer", "hint"),
+    [
+        (wrong("NOT_FOUND", "there is no such entry in this scope"), "everosd memory list has the ids"),
+        (wrong("CONFLICT", "mem_1 is at version 3, not 2"), "everosd memory show ID"),
+        (wrong("CONFLICT", "the text of mem_1 was redacted: it is not changed any more"), "everosd remember"),
+        (wrong("CONFLICT", "ep_2 has taken its place in a consolidation"), "everosd rollback"),
+    ],
+)
+def test_a_refusal_says_what_to_do(
+    asked: Callable[[Answer], list[node.Request]], answer: tuple[int, dict[str, Any]], hint: str
+) -> None:
+    """An id that is not known, another version, a text that is gone, a consolidation."""
+    asked(lambda _: answer)
+    done = run("memory", "restore", MEMORY)
+    assert isinstance(done.exception, asking.RequestRefused)
+    assert hint in done.exception.hint
+
+
+def test_an_entry_id_alone_is_asked_of_the_only_user(root: Path, asked: Callable[[Answer], list[node.Request]]) -> None:
+    """Where there are several, whose is asked, and nothing is shown."""
+    seen = asked(good(id=MEMORY, content="x"))
+    assert 0 == run("memory", "show", "mem_20260302_00000001").exit_code
+    assert "user_id=mara" in seen[0].path
+    (root / "default_app" / "default_project" / "users" / "theo").mkdir()
+    done = run("memory", "show", "mem_20260302_00000001")
+    assert isinstance(done.exception, errors.RequestError)
+    assert "add --user mara|theo" in done.exception.hint
+    assert 1 == len(seen)
+
+
+def test_a_history_of_a_thousand_versions_is_cut_and_in_full_if_asked() -> None:
+    """Twenty of them, how many more there are, and of a text that was removed that it was."""
+    ended = [
+        {"version": nth, "at": "2026-03-02T10:00:00Z", "action": "update", "before": None} for nth in range(1000, 0, -1)
+    ]
+    data = {"id": MEMORY, "status": "active", "version": 1001, "versions": ended, "changes": []}
+    cut, whole = [*memories.history(data, full=False)], [*memories.history(data, full=True)]
+    assert "    … and 980 more versions" == cut[-1]
+    assert 1000 == sum("removed for good" in line for line in whole)
+    assert "    it is as it was written" == [*memories.history({**data, "versions": []}, full=False)][-1]
+
+
+def test_a_recall_that_fits_nothing_is_not_taken_for_nothing_known(
+    asked: Callable[[Answer], list[node.Request]],
+) -> None:
+    """What was left out is counted; where nothing was found, that is said."""
+    asked(good(text="", items=[], tokens=0, left_out=3))
+    said = run("recall", "atlas").output
+    assert "nothing fits in so few tokens" in said
+    assert "3 more hits left out" in said
+    asked(good(text="", items=[], tokens=0, left_out=0))
+    assert "nothing is known of that\n" == run("recall", "atlas").output
