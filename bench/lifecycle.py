@@ -9,7 +9,7 @@ import datetime as dt
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -23,6 +23,17 @@ USER = "user000"
 DRY_S = 3.0
 SEARCH_P95_MS = 40.0
 """A search beside other work, as with eight clients at once."""
+FILTERS: tuple[tuple[str, dict[str, str]], ...] = (
+    ("no filter", {}),
+    ("a type", {"memory_type": "semantic"}),
+    ("a path", {"path_filter": "topic7/n0"}),
+    ("paths below one", {"path_filter": "topic7/%"}),
+    ("paths that end so", {"path_filter": "%/n0"}),
+    ("a key", {"semantic_key": "key.4711"}),
+    ("keys that begin so", {"semantic_key": "key.99%"}),
+    ("half of all keys", {"semantic_key": "%1%"}),
+)
+"""What searches are bounded by; every memory has a key of its own."""
 TIMEOUT_S = 3600.0
 TYPES = (("semantic", 130), ("episodic", 40), ("procedural", 200), ("identity", 100), ("working", 8))
 """With how many days back they reach."""
@@ -36,6 +47,7 @@ def passes(folder: Path, n_memories: int = N_MEMORIES) -> Iterator[Figure]:
         client = daemon.Client(served.port, timeout_s=TIMEOUT_S)
         daemon.wait_until(client.is_ready, timeout_s=TIMEOUT_S, what="the memories to be read", pause_s=0.2)
         before_s = served.cpu_s()
+        yield from _filtered(client, searching.questions(made, 60), size)
         dry = [_timed(client, dry_run=True) for _ in range(3)]
         cpu_s = (served.cpu_s() - before_s) / len(dry)
         yield Figure(
@@ -72,6 +84,27 @@ def passes(folder: Path, n_memories: int = N_MEMORIES) -> Iterator[Figure]:
             msg = f"a second pass would do something: {_said(answer)}"
             raise daemon.Failed(msg)
         yield Figure(name="lifecycle, dry run with nothing to do", size=size, value=again, unit="s", budget=DRY_S)
+
+
+def _filtered(client: daemon.Client, pairs: Sequence[searching.Question], size: str) -> Iterator[Figure]:
+    """Measure searches by what memories are filed under, a recall, and the stats."""
+    for name, given in FILTERS:
+        samples = [
+            _took(client, "search", {"query": text, "method": "keyword", "top_k": 10, **given}) for _, text in pairs
+        ]
+        yield from _search(f"of {name}", samples, size)
+    yield from _search(
+        "of 1,500 tokens", [_took(client, "recall", {"query": text}) for _, text in pairs], size, name="recall"
+    )
+    began_s = time.perf_counter()
+    client.request("GET", f"/api/v1/memory/stats?user_id={USER}")
+    yield Figure(name="memory stats", size=size, value=time.perf_counter() - began_s, unit="s")
+
+
+def _took(client: daemon.Client, route: str, body: dict[str, object]) -> float:
+    began_s = time.perf_counter()
+    client.request("POST", f"/api/v1/memory/{route}", {"user_id": USER, **body})
+    return time.perf_counter() - began_s
 
 
 class _Real(threading.Thread):
@@ -115,14 +148,16 @@ def _said(answer: dict[str, object]) -> str:
     return ", ".join(f"{name} {n:,}" for name, n in _counts(answer).items())
 
 
-def _search(when: str, samples: list[float], size: str, budget: float | None = None) -> Iterator[Figure]:
-    for name, share in (("p50", 0.5), ("p95", 0.95)):
+def _search(
+    when: str, samples: list[float], size: str, budget: float | None = None, *, name: str = "keyword search"
+) -> Iterator[Figure]:
+    for rank, share in (("p50", 0.5), ("p95", 0.95)):
         yield Figure(
-            name=f"keyword search {when}, {name}",
+            name=f"{name} {when}, {rank}",
             size=size,
             value=table.quantile(samples, share) * 1000,
             unit="ms",
-            budget=budget if name == "p95" else None,
+            budget=budget if rank == "p95" else None,
         )
 
 
@@ -160,6 +195,7 @@ def _memory(entry_id: str, memory_type: str, date: dt.date, dice: random.Random,
         ("memory_type", memory_type),
         ("importance", f"{dice.randrange(30, 100) / 100}"),
         ("confidence", "0.8"),
+        ("semantic_key", f"key.{int(entry_id[-8:])}"),
     ]
     if dice.random() < 0.05:
         fields.append(("expires_at", (moment + dt.timedelta(days=dice.randrange(1, 300))).isoformat()))
