@@ -12,11 +12,11 @@ import pytest
 import typer
 from typer import core
 
-from everosd import config, daemon
+from everosd import config, daemon, types
 from everosd.api import openapi
 from everosd.cascade import problems
 from everosd.cli import app
-from everosd.log import kind
+from everosd.log import kind, layout, parse, view
 
 REPO = Path(__file__).resolve().parents[2]
 PAGES = sorted([*REPO.glob("*.md"), *(REPO / "docs").rglob("*.md")])
@@ -101,6 +101,33 @@ def test_every_command_says_what_it_does() -> None:
     for name, command in COMMANDS.items():
         assert command.help, name
         assert [one.name for one in command.params if isinstance(one, core.TyperOption) and not one.help] == [], name
+
+
+def test_every_command_of_typed_memories_has_an_example_that_can_be_typed() -> None:
+    """The end of its help is a command that there is, with options that it has."""
+    named = [name for name in COMMANDS if name.split()[0] in ("remember", "recall", "forget", "memory", "lifecycle")]
+    assert 15 <= len(named)
+    for name in named:
+        for typed in re.findall(r"everosd ([a-z].*?)(?=, (?:then|or) |$)", str(COMMANDS[name].epilog)):
+            words = typed.split()
+            called = " ".join(words[:2]) if " ".join(words[:2]) in COMMANDS else words[0]
+            known = {option for one in COMMANDS[called].params for option in one.opts}
+            assert set(re.findall(r"--[a-z-]+", typed)) <= known, typed
+        assert f"everosd {name}" in str(COMMANDS[name].epilog), name
+
+
+def test_the_memory_written_by_hand_of_operations_is_read_as_it_says() -> None:
+    """Heading, fields and text of the example, at the path of its folder and of the type of its name."""
+    text = OPERATIONS.split("**By hand.**", 1)[1].split("```markdown\n", 1)[1].split("```", 1)[0]
+    path = types.RelPath("default_app/default_project/users/mara/memories/projects/atlas/semantic-2026-03-02.md")
+    place = layout.place(path)
+    assert place is not None
+    (found,) = parse.parse(path, text.encode(), place).entries
+    seen = view.view(found)
+    assert isinstance(seen, kind.Memory)
+    assert (0.8, "atlas-release", "2026-12-31") == (seen.importance, seen.semantic_key, seen.expires_at)
+    assert ("Release of Atlas", "Atlas ships on 10 May 2026.") == (view.title(found), seen.content)
+    assert ("projects/atlas", "semantic") == (place.memory_path, place.memory_type)
 
 
 def test_readme_names_commands_that_exist() -> None:

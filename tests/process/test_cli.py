@@ -380,6 +380,38 @@ def test_version_and_help_need_no_root() -> None:
     assert "[]\n" == subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True).stdout
 
 
+def test_Y04_a_typed_memory_is_kept_forgotten_and_restored(road: Path) -> None:
+    """The same commands with a daemon and without one: found, hidden, found again, changed, and all of it told."""
+    made = answer(
+        road, "remember", "--user", "lena", "dogs/walnut", "Walnut sees Dr. Furlan on 7 October", "--key", "vet"
+    )
+    id_ = made["data"]["id"]
+    assert "created" == made["data"]["outcome"]
+
+    def found() -> list[str]:
+        asked = ("search", "--user", "lena", "Furlan October", "--path", "dogs/%")
+        return [one["id"] for one in answer(road, *asked)["data"]["episodes"]]
+
+    assert [id_] == found()
+    everosd(road, "forget", id_, "--reason", "cancelled")
+    assert [] == found()
+    assert "cancelled" in _typed(road, "lifecycle", "list", "--user", "lena")
+    _typed(road, "memory", "restore", id_)
+    assert [id_] == found()
+    _typed(road, "memory", "update", id_, "Walnut sees Dr. Furlan on 9 October", "--expect", "1")
+    assert "7 October" in _typed(road, "memory", "versions", id_)
+    assert "9 October" in _typed(road, "memory", "show", id_)
+    assert re.search(r"delete .* → deleted", _typed(road, "lifecycle", "audit", "--user", "lena"))
+    assert '"is_clean": true' in everosd(road, "verify", "--json").stdout
+
+
+def _typed(root: Path, group: str, name: str, *arguments: str) -> str:
+    """Run a command of a group and return what it prints."""
+    done = conftest.run(group, name, "--root", str(root), *arguments)
+    assert 0 == done.returncode, done.stdout + done.stderr
+    return done.stdout
+
+
 def test_transcript_of_a_session(sample: Path) -> None:
     """What a person sees, command by command, is as recorded; set EVEROSD_WRITE_GOLDEN=1 to record anew."""
     session = [
