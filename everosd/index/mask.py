@@ -235,7 +235,7 @@ class _Coded(Generic[T]):
 
     def where(self, is_fit: Callable[[T], bool], at: At) -> Mask:
         """Return which of these rows have a value that fits."""
-        is_so = np.array([*(is_fit(value) for value in self.values), False])  # one more: rows never written
+        is_so = np.array([*map(is_fit, self.values), False])  # one more: rows never written
         mask: Mask = is_so[self.codes[at]]
         return mask
 

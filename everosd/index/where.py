@@ -100,6 +100,11 @@ def fitting(pattern: str) -> Callable[[str], bool]:
         return lambda text: text == pattern
     *middle, last = rest
     between = [each for each in middle if each]
+    if not between and not last:
+        return lambda text: text.startswith(first)
+    if not first and not last and len(between) == 1:
+        part = between[0]
+        return lambda text: part in text
 
     def fits(text: str) -> bool:
         if len(text) < len(first) + len(last) or not (text.startswith(first) and text.endswith(last)):

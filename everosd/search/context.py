@@ -157,13 +157,20 @@ class Recall:
         """Return which of these entries and facts were corrected, with what they say."""
         rows = {each.key: each for each in children} | {hit.row.key: hit.row for hit in hits}
         now_us = clock.to_us(self._clock.now())
-        found: list[correction.Correction] = []
-        keys = list(rows)
-        for start in range(0, len(keys), correction.MAX_CORRECTIONS):  # so many are answered at most
-            found += await self._reader.corrections(owner, keys[start : start + correction.MAX_CORRECTIONS], now_us)
+        found = await self._corrections(owner, list(rows), now_us)
         pairs = {(one.target, one.by) for one in found}
         targets = {target for target, by in pairs if target in rows and (by, target) not in pairs}
         return {key: _said(rows[key]) for key in targets}
+
+    async def _corrections(
+        self, owner: types.Owner, keys: Sequence[types.EntryKey], now_us: int
+    ) -> list[correction.Correction]:
+        """Return all of them: where as many as one answer may have come back, there may be more."""
+        found = list(await self._reader.corrections(owner, keys, now_us)) if keys else []
+        if len(found) < correction.MAX_CORRECTIONS or len(keys) == 1:
+            return found
+        half = len(keys) // 2
+        return [each for part in (keys[:half], keys[half:]) for each in await self._corrections(owner, part, now_us)]
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
