@@ -326,6 +326,37 @@ def explain(
     print("\n".join(memories.explained(show.section(answer, "data"))))
 
 
+@commands.command(epilog="Example: everosd memory use mara_mem_20260302_00000001")
+def use(
+    ids: Annotated[
+        list[str], typer.Argument(metavar="ID…", help="What was of use, at most 200 ids.", show_default=False)
+    ],
+    *,
+    root: asking.Root = None,
+    user: whose.User = None,
+    agent: whose.Agent = None,
+    app: asking.App = "default",
+    project: asking.Project = "default",
+    as_json: asking.Json = False,
+) -> None:
+    """Say that memories were of use. What is used does not decay; what a daemon finds counts by itself."""
+    where = config.root_path(root)
+    given = whose.Whose(user=user, agent=agent, app=app, project=project)
+    body = {"memory_ids": [asking.legible(one) for one in ids], **given.fields()}
+    with whose.asks(where, given):
+        answer = asking.ask(where, "POST", f"{asking.API}/memory/usage", body)
+    data = show.section(answer, "data")
+    unknown = cast("list[str]", data.get("unknown") or [])
+    if as_json:
+        asking.print_json(answer)
+    else:
+        print(f"{show.count(cast('int', data.get('noted') or 0), 'use')} noted")
+        for one in unknown:
+            print(f"not known: {one}", file=sys.stderr)
+    if unknown:
+        raise typer.Exit(1)
+
+
 @commands.command(epilog="Example: everosd memory stats --user mara")
 def stats(
     *,

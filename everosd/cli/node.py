@@ -212,8 +212,16 @@ def ask_all(
 
 
 def _learns(path: str) -> bool:
-    """Return whether a request makes memories, or undoes what was made."""
-    ends = ("/memory/add", "/memory/flush", "/memory/reflect", "/ome/trigger", "/reflection/rollback", "/admin/extract")
+    """Return whether a request makes memories, undoes what was made, or is noted and written once all else is done."""
+    ends = (
+        "/memory/add",
+        "/memory/flush",
+        "/memory/reflect",
+        "/memory/usage",
+        "/ome/trigger",
+        "/reflection/rollback",
+        "/admin/extract",
+    )
     return path.endswith(ends)
 
 
