@@ -129,6 +129,7 @@ class Learning:
             give_way=self.intake.give_way,
             pause=self.intake.pause,
             caught_up=self._caught_up,
+            unsaying=self.intake.unsaying,
             uses=self.uses,
             time=self._clock,
         )

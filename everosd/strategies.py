@@ -17,8 +17,8 @@ from everosd import config, types
 from everosd.cascade import apply, embed
 from everosd.engine import settings as strategy_settings
 from everosd.engine import strategy
-from everosd.intake import case, cluster, episode, extract, fact, opinion, profile, quoted, skill, unasked
-from everosd.lifecycle import alarm, desk, promote, remember, run, scheduled, summarize, update, usage
+from everosd.intake import case, cluster, episode, extract, fact, opinion, profile, quoted, skill, unasked, unsay
+from everosd.lifecycle import alarm, desk, forget, promote, remember, run, scheduled, summarize, update, usage
 from everosd.log import layout, writer
 from everosd.models import chat, prompt
 from everosd.narrative import extractive, merge
@@ -65,6 +65,8 @@ class Parts:
     """The same for a moment, between pieces of it."""
     caught_up: Callable[[], Awaitable[None]]
     """Waits until the ledger is in step with what was on disk at the start."""
+    unsaying: Callable[[], unsay.Unsaying]
+    """Gives what takes messages out for good, while others come in."""
     uses: usage.Uses | None
     """Takes note of uses; None where nothing does."""
     time: clocks.Clock
@@ -230,7 +232,14 @@ def lifecycle(parts: Parts) -> scheduled.Scheduled:
         give_way=parts.give_way,
     )
     passes.on_end = alarms.ended
-    return scheduled.Scheduled(here, passes, alarms, parts.settings, lambda: parts.wanted(scheduled.NAME))
+    return scheduled.Scheduled(
+        here,
+        passes,
+        alarms,
+        parts.settings,
+        lambda: parts.wanted(scheduled.NAME),
+        forget.Forgetting(here, parts.unsaying),
+    )
 
 
 def timed(consolidates: reflect.Reflection, governs: scheduled.Scheduled) -> tuple[strategy.Timed, ...]:

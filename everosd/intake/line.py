@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import random
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from pathlib import PurePosixPath
 
 import msgspec
@@ -20,6 +20,9 @@ LONGEST_WAIT_S = 900.0
 """Between two attempts at a segment."""
 DEAD_AFTER = 3
 """Attempts whose answers were unusable, until the segment is listed as one that needs a look."""
+
+Removed = Callable[[types.Owner], Awaitable[Collection[str]]]
+"""A session → ids of messages that were removed for good, perhaps of other sessions, too."""
 
 N_LINES = 1000
 """Sessions that are kept in memory though nothing is to be done for them."""
@@ -44,9 +47,15 @@ class Attempt(msgspec.Struct, kw_only=True):
 class Lines:
     """The sessions that something was asked of, or is to be done for. Lives on the event loop."""
 
-    def __init__(self, places: layout.Layout, pen: writer.Writer, time: clock.Clock) -> None:
-        """Start with none."""
-        self._places, self._pen, self._clock = places, pen, time
+    def __init__(
+        self,
+        places: layout.Layout,
+        pen: writer.Writer,
+        time: clock.Clock,
+        removed: Removed | None = None,
+    ) -> None:
+        """Start with none; `removed` is given where messages are being taken."""
+        self._places, self._pen, self._clock, self._removed = places, pen, time, removed
         self._lines: collections.OrderedDict[types.Owner, Line] = collections.OrderedDict()
 
     def __iter__(self) -> Iterator[Line]:
@@ -56,7 +65,7 @@ class Lines:
     def of(self, owner: types.Owner) -> Line:
         """Return a session; nothing of it is read yet where it was not in memory."""
         if (here := self._lines.get(owner)) is None:
-            here = self._lines[owner] = Line(owner, self._places, self._pen, self._clock)
+            here = self._lines[owner] = Line(owner, self._places, self._pen, self._clock, self._removed)
             self._evict()
         self._lines.move_to_end(owner)
         return here
@@ -77,7 +86,14 @@ class Lines:
 class Line:
     """One session. Lives on the event loop."""
 
-    def __init__(self, owner: types.Owner, places: layout.Layout, pen: writer.Writer, time: clock.Clock) -> None:
+    def __init__(
+        self,
+        owner: types.Owner,
+        places: layout.Layout,
+        pen: writer.Writer,
+        time: clock.Clock,
+        removed: Removed | None = None,
+    ) -> None:
         """Nothing is read yet."""
         self.owner = owner
         self.lock = asyncio.Lock()
@@ -95,7 +111,7 @@ class Line:
         """What waits for its time is tried now."""
         self.n_judged = 0
         """Messages that waited when the model was asked last whether the conversation had ended."""
-        self._places, self._pen, self._clock = places, pen, time
+        self._places, self._pen, self._clock, self._removed = places, pen, time, removed
         self._state = session.Session(owner)
         self._is_read = False
         self._checked_s = 0.0
@@ -123,7 +139,10 @@ class Line:
         if self._is_read and now_s - self._checked_s < CHECK_S and not is_sure:
             return self._state
         if not await self._is_in_step():
-            self._state = await asyncio.to_thread(session.read, self._places, self.owner)
+            state = await asyncio.to_thread(session.read, self._places, self.owner)
+            if self._removed is not None:
+                state.forget(await self._removed(self.owner))
+            self._state = state
             self._is_read = True
             self._sizes.clear()
             self._release()

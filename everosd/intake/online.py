@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime as dt
+import functools
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Literal
 
@@ -33,7 +34,7 @@ from everosd.intake import (
 )
 from everosd.intake import task as requests
 from everosd.log import layout, writer
-from everosd.store import db, read
+from everosd.store import db, lifecycle, read
 
 STOPPING = "everosd", "is stopping; the messages are kept, and the next start extracts them"
 
@@ -132,7 +133,7 @@ class Intake:
         """Wire it; `settings` are asked anew each time, `caught_up` waits until the ledger is in step with the disk."""
         self._cascade = cascade
         self._places, self._database, self._settings, self._clock = places, database, settings, time
-        self._lines = line.Lines(places, pen, time)
+        self._lines = line.Lines(places, pen, time, functools.partial(_removed, reader))
         self._episodes = episode.Episodes(extractor, pen, reader)
         self._touch = engine.touch
         self._extraction = extraction.Extraction(self._episodes, engine, settings, time, caught_up)
@@ -488,6 +489,14 @@ class Intake:
         if sum(len(part) for each in parts for part in each) > redact.INLINE_CHARS:
             return await asyncio.to_thread(lambda: [redact.redacted_all(each) for each in parts])
         return [redact.redacted_all(each) for each in parts]
+
+
+async def _removed(reader: read.Reader, at: types.Owner) -> list[str]:
+    """Return the ids of messages that were removed for good in the scope of a session, as far as the ledger knows by now.
+
+    Nobody waits for a ledger that is being made anew: messages are taken from the first moment on.
+    """
+    return await lifecycle.removed_messages(reader, at.app, at.project)
 
 
 def _message(given: Given, message_id: str, clean: redact.Texts) -> message.Message:

@@ -70,6 +70,16 @@ class Session:
         self.kept.setdefault(key, []).append(kept)
         return kept
 
+    def forget(self, message_ids: Iterable[str]) -> None:
+        """Note messages that were removed for good; those of other sessions are passed over.
+
+        The log says so itself as long as it has the rows that are left of them.
+        """
+        for one in message_ids:
+            key = _written_key(one, self.owner.id)
+            if key is not None and not any(kept.is_forgotten for kept in self.kept.get(key, ())):
+                self.kept.setdefault(key, []).append(Kept(id=one, digest=b"", is_forgotten=True))
+
     def mark_cut(self, message_ids: Iterable[str]) -> None:
         """Note that these messages belong to a segment."""
         for one in message_ids:
@@ -253,7 +263,12 @@ def _take(
 
 def _key(one: message.Message, session_id: str) -> Key:
     """Return the key that a message id was made of; of a foreign id the moment and 0."""
-    head, _, tail = one.id.removeprefix(f"m_{session_id}_").rpartition("_")
+    return _written_key(one.id, session_id) or (one.timestamp_us // 1000, 0)
+
+
+def _written_key(message_id: str, session_id: str) -> Key | None:
+    """Return the key that an id of the session was made of; None: it is a foreign one."""
+    head, _, tail = message_id.removeprefix(f"m_{session_id}_").rpartition("_")
     index = tail.partition("-")[0]
     is_ours = head.isascii() and head.lstrip("-").isdigit() and index.isascii() and index.isdigit()
-    return (int(head), int(index)) if is_ours else (one.timestamp_us // 1000, 0)
+    return (int(head), int(index)) if is_ours else None

@@ -1,7 +1,8 @@
 """A memory is forgotten: hidden until it is restored, or its text removed for good, wherever it went by id and lineage.
 
-What is removed for good has a tombstone first, which has no content: after a crash the same request goes on from it, and each
-step is one that can be done twice. The entry itself goes last, because the others are found by it.
+What is removed for good has a tombstone first, which has no content and is the commit: after a crash the next start goes on
+from it, or the same request, and each step is one that can be done twice. The entry itself goes last, because the others are
+found by it; a row says when all is done, and from then on nothing is removed again unasked: what is there then, a person put there.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import functools
 import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Literal
+from typing import Literal, cast
 
 import msgspec
 import structlog
@@ -25,6 +26,7 @@ from everosd.store import row as store_row
 log = structlog.get_logger(__name__)
 
 Mode = Literal["soft_delete", "redact", "hard_delete"]
+_ForGood = Literal["redact", "hard_delete"]
 
 OUT_OF_REACH = ("git", "backups", "editor files")
 """Where copies may be that everosd does not know of."""
@@ -32,6 +34,7 @@ REDACTED = "[redacted]"
 LEDGER_WAIT_S = 60.0
 SWEEP_S = 10.0
 _LOOK_S = 0.02
+_ROWS = 10
 _WRITES = msgspec.msgpack.Decoder(heal.Write)
 
 
@@ -105,7 +108,7 @@ class Forgetting:
         self,
         owner: types.Owner,
         entry_id: str,
-        mode: Literal["redact", "hard_delete"],
+        mode: _ForGood,
         *,
         reason: str = "",
         replacement_text: str = "",
@@ -122,11 +125,9 @@ class Forgetting:
             found = await self.look(owner, entry_id)
             before = await self._desk.reader.find(owner, entry_id)
             was = "gone" if before is None else before.status
-            await self._bury(owner, entry_id, mode, reason, found, before)
+            await self._bury(owner, entry_id, mode, reason, found, before, replacement_text)
             self._desk.step("buried")
-            left = await self._take_out(entry_id, mode, found, replacement_text)
-            await self._scrub(owner, {*found.ids, entry_id}, (*found.entries, *found.derived))
-            await self._derive_anew(left, progress)
+            left = await self._finish(owner, entry_id, mode, found, replacement_text, progress)
         now = await self._desk.reader.find(owner, entry_id)
         log.info("memory_removed", owner=owner.id, entry_id=entry_id, mode=mode, left=len(left))
         return Forgotten(
@@ -137,7 +138,53 @@ class Forgetting:
             left=tuple(left),
         )
 
+    async def recover(self) -> int:
+        """Finish what an earlier process has begun to remove; return how many that were.
+
+        Raises:
+            Exception: what one of them failed with, once the others had their turn; it is tried again by the next start.
+        """
+        await self._desk.caught_up()
+        failed: Exception | None = None
+        n_finished = 0
+        for owner, told in await lifecycle.unremoved(self._desk.reader):
+            mode, target = cast("_ForGood", told.fields["action"]), told.fields["target"]
+            try:
+                async with self._desk.pen.in_turn(owner):
+                    if not any(each == (owner, told) for each in await lifecycle.unremoved(self._desk.reader)):
+                        continue  # somebody asked for the same meanwhile, or for more
+                    found = await self.look(owner, target)
+                    await self._finish(owner, target, mode, found, row.replacement(told), rebuild.silent)
+            except Exception as error:  # noqa: BLE001  # the others go on
+                log.warning("memory_not_removed", owner=owner.id, entry_id=target, reason=errors.describe(error))
+                failed = failed or error
+            else:
+                log.info("memory_removed", owner=owner.id, entry_id=target, mode=mode)
+                n_finished += 1
+        if failed is not None:
+            raise failed
+        return n_finished
+
     # -- the steps -------------------------------------------------------------------------------------------------
+
+    async def _finish(
+        self,
+        owner: types.Owner,
+        entry_id: str,
+        mode: _ForGood,
+        found: trace.Trace,
+        replacement_text: str,
+        progress: rebuild.Progress,
+    ) -> list[str]:
+        """Do what a tombstone says, and say so; return what is left, and why."""
+        left = await self._take_out(entry_id, mode, found, replacement_text)
+        await self._scrub(owner, {*found.ids, entry_id}, (*found.entries, *found.derived))
+        await self._derive_anew(left, progress)
+        told = await lifecycle.rows(self._desk.reader, owner, target=entry_id, actions=(row.REMOVED,), limit=_ROWS)
+        if not any(one.fields.get("value") == mode for one in told):
+            done = row.removed(mode, entry_id, at=self._desk.now())
+            await self._desk.until_logged(owner, await self._desk.log(owner, [done]))
+        return left
 
     async def _tombstone(self, owner: types.Owner, entry_id: str, mode: str | None = None) -> bool:
         actions = row.TOMBSTONES if mode is None else (mode,)
@@ -151,12 +198,22 @@ class Forgetting:
         reason: str,
         found: trace.Trace,
         before: store_row.EntryRow | None,
+        replacement_text: str,
     ) -> None:
         """Write the tombstone, once; what is to go altogether is hidden by the same write."""
         if await self._tombstone(owner, entry_id, mode):
             return
         at = self._desk.now()
-        drafts = [row.tombstone(mode, entry_id, at=at, reason=reason, message_ids=found.said.message_ids)]
+        drafts = [
+            row.tombstone(
+                mode,
+                entry_id,
+                at=at,
+                reason=reason,
+                message_ids=found.said.message_ids,
+                replacement=replacement_text if mode == "redact" else "",
+            )
+        ]
         if mode == "hard_delete" and before is not None:
             record = await lifecycle.find(self._desk.reader, owner, entry_id)
             base = "active" if record is None else record.own_status
@@ -308,9 +365,12 @@ def _bare_rows(targets: frozenset[str], entries: Sequence[entry.Entry], *, mode:
     """Take the texts out of rows about an entry; where it goes altogether, the rows, too, but for its tombstones."""
     changed: dict[str, entry.Entry | None] = {}
     for one in entries:
-        if one.fields.get("target") not in targets or one.fields.get("action") in row.TOMBSTONES:
+        if one.fields.get("target") not in targets or one.fields.get("action") == row.REMOVED:
             continue
-        if mode == "hard_delete" or one.fields.get("action") == "conflict":
+        if one.fields.get("action") in row.TOMBSTONES:
+            if mode == "hard_delete" and one.sections:  # what stood in the place of the text goes with it
+                changed[one.id] = msgspec.structs.replace(one, preamble="", sections=(), raw="", digest=b"")
+        elif mode == "hard_delete" or one.fields.get("action") == "conflict":
             changed[one.id] = None
         elif one.sections or one.fields.get("reason"):
             fields = {name: text for name, text in one.fields.items() if name != "reason"}

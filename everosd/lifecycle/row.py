@@ -12,11 +12,15 @@ from everosd.log import entry, escape
 KIND = "lifecycle"
 BEFORE = "Before"
 """Title of the section that has the text of an entry before a change."""
+REPLACEMENT = "Replacement"
+"""Title of the section of a tombstone that has what stands in the place of the text, where it is not the usual word."""
 
 VERSIONS = ("update", "pin")
 """Actions of rows that end a version."""
 TOMBSTONES = ("redact", "hard_delete")
 """Actions of rows that say that a text is gone for good."""
+REMOVED = "removed"
+"""Action of the row that says that all is done that a tombstone says."""
 SNAPSHOTS = ("delete", "archive")
 """Actions of rows that hold the text as it was when it went."""
 
@@ -97,9 +101,15 @@ def version(
 
 
 def tombstone(
-    action: str, target: str, *, at: dt.datetime, reason: str = "", message_ids: Sequence[str] = ()
+    action: str,
+    target: str,
+    *,
+    at: dt.datetime,
+    reason: str = "",
+    message_ids: Sequence[str] = (),
+    replacement: str = "",
 ) -> entry.Draft:
-    """Return the row that says that a text is gone for good, and which messages may not bring it back."""
+    """Return the row that says that a text is gone for good, what takes its place, and which messages may not bring it back."""
     fields = {
         "timestamp": stamp(at),
         "action": action,
@@ -107,7 +117,12 @@ def tombstone(
         "message_ids": escape.write_list(message_ids) if message_ids else "",
         "reason": reason,
     }
-    return _draft(fields, "")
+    return _draft(fields, replacement, REPLACEMENT)
+
+
+def removed(mode: str, target: str, *, at: dt.datetime) -> entry.Draft:
+    """Return the row that says that all is done that the tombstone of this mode says."""
+    return _draft({"timestamp": stamp(at), "action": REMOVED, "target": target, "value": mode}, "")
 
 
 def stamp(at: dt.datetime) -> str:
@@ -115,6 +130,11 @@ def stamp(at: dt.datetime) -> str:
     return at.astimezone(dt.UTC).isoformat(timespec="microseconds")
 
 
-def _draft(fields: dict[str, str], before: str) -> entry.Draft:
-    sections = ((BEFORE, before),) if before else ()
+def replacement(found: entry.Entry) -> str:
+    """Return what a tombstone says is to stand in the place of the text; empty: the usual word."""
+    return next((text for title, text in found.sections if title == REPLACEMENT), "")
+
+
+def _draft(fields: dict[str, str], text: str, title: str = BEFORE) -> entry.Draft:
+    sections = ((title, text),) if text else ()
     return entry.Draft(fields={name: value for name, value in fields.items() if value}, sections=sections)

@@ -10,7 +10,7 @@ import structlog
 from everosd import clock, config, errors, types
 from everosd.engine import schedule, strategy
 from everosd.engine import settings as strategy_settings
-from everosd.lifecycle import alarm, audit, decisions, desk, outcome, run
+from everosd.lifecycle import alarm, audit, decisions, desk, forget, outcome, run
 from everosd.lifecycle import window as windows
 from everosd.store import lifecycle as store
 
@@ -34,10 +34,14 @@ class Scheduled:
         alarms: alarm.Alarms,
         settings: Callable[[], config.Config],
         wanted: Callable[[], strategy_settings.Settings],
+        removals: forget.Forgetting | None = None,
     ) -> None:
-        """Make passes by the settings of the moment: those of everos.toml, and those of the strategy."""
+        """Make passes by the settings of the moment: those of everos.toml, and those of the strategy.
+
+        `removals` finishes at the start what was to be removed for good.
+        """
         self.passes, self.alarms = passes, alarms
-        self._desk, self._settings, self._wanted = parts, settings, wanted
+        self._desk, self._settings, self._wanted, self._removals = parts, settings, wanted, removals
 
     def zones(self) -> tuple[dt.tzinfo, ...]:
         """Return the zones of all owners."""
@@ -45,14 +49,18 @@ class Scheduled:
         return (settings.memory.zone, *(one.zone for _, one in settings.owners))
 
     async def recover(self) -> str:
-        """Read which passes were stopped before this start; there is nothing to be finished."""
+        """Finish what was being removed for good, and say so, and read which passes were stopped before this start.
+
+        A pass that was cut off is not finished: the next one does what is left.
+        """
         await self._desk.caught_up()
         for owner in await store.owners(self._desk.reader, store.KINDS):
             for told in await self._audits(owner):
                 if not told.is_dry_run and set(told.actions) & set(decisions.GUARDED):
                     self.alarms.note(owner, told.stopped)
                     break
-        return ""
+        n_removed = 0 if self._removals is None else await self._removals.recover()
+        return f"finished removing {n_removed:,} for good" if n_removed else ""
 
     async def forget(self, owner: types.Owner) -> None:
         """Let go of an owner whose memory is gone."""

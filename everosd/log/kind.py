@@ -134,7 +134,8 @@ class LifecycleRow(msgspec.Struct, frozen=True, kw_only=True):
     timestamp: str = ""
     action: str = ""
     """What happened. Of memories: `decay`, `expire`, `archive`, `supersede`, `delete`, `restore`, `update`, `pin`, `edited`
-    (by hand), `usage`, `redact`, `hard_delete`; `audit` is the call itself. Others are of other parts: `conflict`, …"""
+    (by hand), `usage`, `redact`, `hard_delete`, `removed` (all is done that these two say); `audit` is the call itself. Others
+    are of other parts: `conflict`, …"""
     target: str = ""
     """Entry id that it happened to."""
     targets: tuple[str, ...] = ()
@@ -148,6 +149,7 @@ class LifecycleRow(msgspec.Struct, frozen=True, kw_only=True):
     was: str = ""
     """What was in force before."""
     value: str = ""
+    """What is now; of `removed`: which of `redact` and `hard_delete` is done."""
     since: str = ""
     """Of `decay`: the activity from which `steps` are counted."""
     steps: int = 0

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from everosd import types
-from everosd.log import entry, entry_text
+from everosd.log import entry, entry_text, escape
 from everosd.store import read
 
 KINDS = ("memory", "episode")
@@ -350,13 +350,14 @@ async def rows(
 ) -> list[entry.Entry]:
     """Return rows of `.lifecycle/` about memories, and audit rows, the newest first; `until_us` is not included.
 
-    Without `actions`: all but `usage`.
+    Without `actions`: all but `usage` and `removed`.
     """
     wheres, values = [_OWNER.replace("e.", "r.")], list[object](_scope(owner))
     if target is not None:
         wheres.append("r.target = ?")
         values.append(target)
-    wheres.append("r.action <> 'usage'" if actions is None else f"r.action IN ({', '.join('?' * len(actions))})")
+    shown = "r.action <> 'usage' AND r.action <> 'removed'"
+    wheres.append(shown if actions is None else f"r.action IN ({', '.join('?' * len(actions))})")
     values += actions or ()
     for condition, value in (("r.run_id = ?", run_id), ("r.at_us >= ?", since_us), ("r.at_us < ?", until_us)):
         if value is not None:
@@ -369,6 +370,34 @@ async def rows(
         (*values, limit, offset),
     )
     return [entry_text.read("lifecycle", entry_id, raw) for entry_id, raw in found]
+
+
+async def unremoved(reader: read.Reader) -> list[tuple[types.Owner, entry.Entry]]:
+    """Return the tombstones of which no row says that all was done that they say, the oldest first."""
+    found = await reader.fetch(
+        "SELECT t.app, t.project, t.owner_type, t.owner_id, e.entry_id, e.raw FROM lifecycle_rows t"
+        " CROSS JOIN entries e ON e.key = t.key AND e.is_shadowed = 0 WHERE t.action IN ('hard_delete', 'redact')"
+        " AND NOT EXISTS (SELECT 1 FROM lifecycle_rows d JOIN entries of ON of.key = d.key AND of.is_shadowed = 0"
+        " WHERE d.app = t.app AND d.project = t.project AND d.owner_type = t.owner_type AND d.owner_id = t.owner_id"
+        " AND d.target = t.target AND d.action = 'removed' AND d.value IN (t.action, 'hard_delete'))"
+        " ORDER BY t.place, t.app, t.project, t.owner_type, t.owner_id",
+        (),
+    )
+    return [
+        (types.Owner(app=app, project=project, type=kind, id=id_), entry_text.read("lifecycle", entry_id, raw))
+        for app, project, kind, id_, entry_id, raw in found
+    ]
+
+
+async def removed_messages(reader: read.Reader, app: str, project: str) -> list[str]:
+    """Return the ids of messages that were removed for good; whatever session they are of. Cheap where none were."""
+    found = await reader.fetch(
+        "SELECT e.entry_id, e.raw FROM lifecycle_rows r CROSS JOIN entries e ON e.key = r.key"
+        " WHERE r.app = ? AND r.project = ? AND r.action IN ('hard_delete', 'redact') AND e.is_shadowed = 0",
+        (app, project),
+    )
+    rows = (entry_text.read("lifecycle", entry_id, raw) for entry_id, raw in found)
+    return [one for row in rows for one in escape.read_list(row.fields.get("message_ids", ""))]
 
 
 async def counts(reader: read.Reader, owner: types.Owner, now_us: int) -> Counts:

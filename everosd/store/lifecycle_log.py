@@ -33,7 +33,7 @@ ANCHORS = ("restore", "pin", "update", "edited")
 
 VERSIONED = ("update", "pin")
 
-_PLAIN = ("edited", "redact", "hard_delete")
+_PLAIN = ("edited", "redact", "hard_delete", "removed")
 _MAX_STEPS = 1_000_000
 _MAX_VERSION = 999_999
 _MAX_MS = 253_402_300_799_999  # the end of the year 9999
@@ -120,7 +120,8 @@ def read(entry_id: str, raw: str, at_us: int) -> list[Told]:
         version = _count(fields.get("version", ""), _MAX_VERSION)
         told_or_none = msgspec.structs.replace(told, version=version or 0)
     else:
-        told_or_none = told if action in _PLAIN else None
+        value = fields.get("value", "") if action == "removed" else ""
+        told_or_none = msgspec.structs.replace(told, value=value) if action in _PLAIN else None
     return [] if told_or_none is None else [told_or_none]
 
 

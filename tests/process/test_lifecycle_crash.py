@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -25,6 +26,7 @@ FORKS.set_forkserver_preload(["tests.process.test_lifecycle_crash", "everosd.sea
 STRIDE = effort.rounds(1, 3)
 """Every so manieth moment of a request is one at which it is killed."""
 WORD = "Zanzibarquartz"
+INSTEAD = "A name was told.\n\n### Where\nOn two lines."
 
 
 class Countdown:
@@ -223,6 +225,12 @@ async def remove(one: Work) -> None:
     await one.forgetting.remove(MARA, f"mem_{_today(one)}_00000001", "hard_delete")
 
 
+async def redact(one: Work) -> None:
+    """Put something else in the place of what the first memory says."""
+    await one.memories()
+    await one.forgetting.remove(MARA, f"mem_{_today(one)}_00000001", "redact", replacement_text=INSTEAD)
+
+
 def _today(one: Work) -> str:
     return next(path for path in one.root.path.rglob("semantic-*.md")).stem.removeprefix("semantic-").replace("-", "")
 
@@ -251,3 +259,61 @@ def test_a_kill_while_a_memory_is_removed_for_good_is_finished_by_the_same_reque
             break
         nth += STRIDE
     assert nth > 2
+
+
+@pytest.mark.parametrize("mode", ["redact", "hard_delete"])
+@pytest.mark.timeout(300)
+def test_a_kill_while_a_memory_is_removed_for_good_is_finished_by_the_next_start(
+    tmp_path: Path, mode: Literal["redact", "hard_delete"]
+) -> None:
+    """The tombstone is the commit: without it nothing has happened, with it nothing of the text is anywhere, unasked."""
+    nth, n_finished = 1, 0
+
+    async def look(one: Work) -> None:
+        nonlocal n_finished
+        told = await lifecycle.rows(one.root.reader, MARA, actions=row.TOMBSTONES)
+        n = await one.forgetting.recover()
+        assert 0 == await one.forgetting.recover()
+        n_finished += n
+        texts = [await one.text(each.entry_id) for each in await one.memories()]
+        if not told:
+            assert [f"It is still called {WORD}.", "Bread at noon."] == texts
+            return
+        stays = [INSTEAD] if mode == "redact" else []
+        assert [*stays, "Bread at noon."] == texts
+        done = await lifecycle.rows(one.root.reader, MARA, actions=(row.REMOVED,))
+        assert [mode] == [each.fields["value"] for each in done]
+        await one.is_clean()
+
+    while True:
+        root = tmp_path / str(nth)
+        root.mkdir()
+        work(root, secret)
+        has_more = is_killed(root, redact if mode == "redact" else remove, nth)
+        work(root, look)
+        is_buried = any(f"**action**: {mode}" in path.read_text() for path in root.rglob("lifecycle-*.md"))
+        left = [path for path in root.rglob("*") if path.is_file() and WORD.encode() in path.read_bytes()]
+        assert is_buried == (left == [])
+        if not has_more:
+            break
+        nth += STRIDE
+    assert n_finished > 2
+
+
+@pytest.mark.timeout(300)
+def test_what_comes_back_after_it_was_removed_for_good_is_not_removed_unasked(tmp_path: Path) -> None:
+    """A person who puts an old file back wants it: a start finishes only what was not finished, and asked again it goes."""
+    work(tmp_path, secret)
+    (path,) = tmp_path.rglob("semantic-*.md")
+    before = path.read_bytes()
+    work(tmp_path, remove)
+    path.write_bytes(before)
+
+    async def look(one: Work) -> None:
+        assert 0 == await one.forgetting.recover()
+        assert WORD in await one.text(f"mem_{_today(one)}_00000001")
+        await remove(one)
+        assert ["Bread at noon."] == [await one.text(each.entry_id) for each in await one.memories()]
+
+    work(tmp_path, look)
+    assert WORD not in path.read_text()

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from everosd import clock, config, daemon, types
-from everosd.intake import message, retention, row
+from everosd.intake import message, online, retention, row
+from everosd.lifecycle import desk, forget
 from everosd.log import entry, layout, render
 
 OLD, LATER = "2026-03-02", "2026-03-05"
@@ -139,3 +140,30 @@ async def test_old_messages_go_at_the_start_and_their_memories_stay(tmp_path: Pa
         assert ["Number 1." in one.raw for one in rows] == [True]
         assert "" == node.cascade.status().alarm
         assert 0 == await intake._retention.look()  # today's file, with the rows that followed, stays
+
+
+async def test_what_was_removed_for_good_does_not_come_back_once_its_messages_are_gone(tmp_path: Path) -> None:
+    """The rows that were left of the messages went with their file: the tombstone says what may not be said again."""
+    path = write(tmp_path, OLD, draft(said(1)), draft(cut(said(1))))
+    mara = types.Owner(app="default", project="default", type="user", id="mara")
+    async with running(tmp_path, 0) as node:
+        (found,), _ = await node.reader.page(mara, "episode", now_us=0, limit=9)
+        assert node.learning is not None
+        parts = desk.Desk(node.reader, node.cascade, node.clock)
+        await forget.Forgetting(parts, node.learning.intake.unsaying).remove(mara, found.entry_id, "hard_delete")
+    async with running(tmp_path, 3) as node:
+        assert node.learning is not None
+        intake = node.learning.intake
+        while await asyncio.to_thread((tmp_path / path).exists):  # noqa: ASYNC110  # retention decides
+            await asyncio.sleep(0.01)
+        again = online.Given(
+            sender_id="mara", role="user", timestamp_us=said(1).timestamp_us, index=0, text=said(1).text
+        )
+        await intake.add(SESSION, [again], task_id="1" * 32)
+        assert "no_extraction" == (await intake.flush(SESSION, task_id="2" * 32)).status
+        assert "Number 1." not in "".join(one.read_text() for one in tmp_path.rglob("*.md"))
+        other = online.Given(
+            sender_id="mara", role="user", timestamp_us=said(2).timestamp_us, index=0, text=said(2).text
+        )
+        await intake.add(SESSION, [again, other], task_id="3" * 32)
+        assert "extracted" == (await intake.flush(SESSION, task_id="4" * 32)).status
