@@ -48,6 +48,19 @@ def from_us(us: int) -> dt.datetime:
     return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=us)
 
 
+LAST_US = to_us(dt.datetime.max.replace(tzinfo=dt.UTC))
+"""The last moment of the calendar, microseconds since 1970."""
+
+
+def local(us: int, zone: dt.tzinfo) -> dt.datetime:
+    """Return the moment of microseconds since 1970 in `zone`; in UTC where the zone would push it out of the calendar."""
+    moment = from_us(us)
+    try:
+        return moment.astimezone(zone)
+    except OverflowError:
+        return moment
+
+
 async def wait(event: asyncio.Event, seconds: float | None, time: Clock) -> None:
     """Wait until `event` is set, or for `seconds` of `time`; None: for as long as it takes."""
     if seconds is None:

@@ -14,10 +14,6 @@ def iso(us: int, zone: dt.tzinfo) -> str:
 
     Microseconds are shown where there are any. A moment that the zone pushes out of the calendar is shown in UTC.
     """
-    moment = clock.from_us(us)
-    try:
-        local = moment.astimezone(zone)
-    except OverflowError:
-        local = moment
+    local = clock.local(us, zone)
     text = local.isoformat()
     return text.removesuffix("+00:00") + "Z" if local.utcoffset() == dt.timedelta(0) else text

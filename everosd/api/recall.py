@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, get_args
 
 import msgspec
 
-from everosd import config, errors, types
+from everosd import clock, config, errors, types
 from everosd.api import item, lineage, memory, moment, recall_schema, reply, schema, scope, services, typed
 from everosd.api import request as requests
 from everosd.log import entry as log_entry
@@ -169,9 +169,9 @@ class Recall:
             last_used=None if record.accessed_us is None else self._iso(record.accessed_us),
             n_uses=record.n_uses,
             decays=tuple(map(self._decay, sank)),
-            next_decay=None if following is None else self._iso(following[0]),
+            next_decay=None if following is None else self._iso_or_none(following[0]),
             next_value=None if following is None else following[1],
-            next_archive=None if archive_us is None else self._iso(archive_us),
+            next_archive=self._iso_or_none(archive_us),
         )
 
     def _decay(self, one: log_entry.Entry) -> recall_schema.DecayItem:
@@ -261,7 +261,8 @@ class Recall:
         return moment.iso(us, self._zone)
 
     def _iso_or_none(self, us: int | None) -> str | None:
-        return None if us is None else self._iso(us)
+        """Return a moment to come; None: there is none, or only after the end of the calendar."""
+        return None if us is None or us > clock.LAST_US else self._iso(us)
 
 
 def _corrects(owner: types.Owner, entries: Sequence[log_entry.Entry]) -> tuple[str, ...]:

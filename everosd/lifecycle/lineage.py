@@ -183,7 +183,7 @@ def as_source(record: store.Record, said: Text, zone: dt.tzinfo) -> source.Sourc
     """Return a source as it goes into a narrative."""
     return source.Source(
         entry_id=record.entry_id,
-        at=clock.from_us(record.created_us).astimezone(zone),
+        at=clock.local(record.created_us, zone),
         subject=said.subject,
         content=said.content,
         is_narrative=said.is_narrative,

@@ -160,7 +160,7 @@ class Summarize:
     ) -> _Step | _Full | str:
         """Return how a group is summarized, or why it is not."""
         zone = self._zone(call.owner.id)
-        key = group.key(clock.from_us(records[-1].created_us).astimezone(zone).date())
+        key = group.key(clock.local(records[-1].created_us, zone).date())
         made = await lineage.made(
             self._desk.reader, call.owner, key, bucket=group.bucket, scope=group.scope, team_id=group.team_id
         )

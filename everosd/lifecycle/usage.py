@@ -155,7 +155,7 @@ class Uses:
         return self._desk.now().astimezone(self._desk.zone).date()
 
     def _day(self, us: int) -> dt.date:
-        return clock.from_us(us).astimezone(self._desk.zone).date()
+        return clock.local(us, self._desk.zone).date()
 
 
 def _used(record: store.Record, at_us: int) -> store.Record:

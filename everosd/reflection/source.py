@@ -75,7 +75,7 @@ def of(found: row.EntryRow, facts: Sequence[str], zone: dt.tzinfo, *, is_latest:
         content = seen.content or view.body(one)
     return source.Source(
         entry_id=found.entry_id,
-        at=clock.from_us(found.timestamp_us).astimezone(zone),
+        at=clock.local(found.timestamp_us, zone),
         subject=" ".join(view.title(one).split()),
         content=content,
         facts=tuple(facts),

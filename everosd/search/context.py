@@ -304,7 +304,7 @@ def _head(one: Told, zone: dt.tzinfo) -> str:
 
 
 def _day(us: int, zone: dt.tzinfo) -> str:
-    return clock.from_us(us).astimezone(zone).date().isoformat()
+    return clock.local(us, zone).date().isoformat()
 
 
 def _quoted(text: str) -> str:
@@ -351,11 +351,12 @@ def _tell(
     subject = "" if is_corrected else _line(view.title(entry))
     kind = hit.row.memory_type if hit.row.kind == "memory" else hit.row.kind.removeprefix("agent_")
     filed = f" {_line(hit.row.memory_path)}" if hit.row.memory_path else ""
+    updated_us = view.moment_us(entry.fields.get("updated_at", ""), dt.UTC)
     return Told(
         hit=hit,
         head=f"{kind}{filed}{': ' + subject if subject else ''}",
         subject=subject,
-        at_us=max(hit.row.timestamp_us, view.moment_us(entry.fields.get("updated_at", ""), dt.UTC) or 0),
+        at_us=hit.row.timestamp_us if updated_us is None else max(hit.row.timestamp_us, updated_us),
         whole=whole,
         facts=tuple((each.timestamp_us, _said(each)) for each in matched),
         is_whole=not is_corrected,

@@ -71,6 +71,36 @@ async def found(door: Door, text: str, **body: object) -> list[str]:
     return [one["id"].removeprefix("mara_") for one in (await door.search(text, user_id="mara", **body))["episodes"]]
 
 
+async def test_recall_and_explain_failed_for_a_memory_dated_at_the_end_of_the_calendar(open_door: Open) -> None:
+    """Its own zone would push it out of the calendar, and what is due for it comes after: that is never, not an error."""
+    settings = '[memory]\ntimezone = "Pacific/Kiritimati"\n'
+    ends = {"last": "9999-12-31T23:59:59Z", "first": "0001-01-01T00:00:00Z"}
+    async with open_door({}, settings=settings) as door:
+        for subject, timestamp in ends.items():
+            asked: dict[str, Any] = {"path": "edges", "content": "an edge", "memory_type": "working", "user_id": "mara"}
+            made = await post(door, "remember", **asked, subject=subject, timestamp=timestamp)
+            found = await post(door, "explain", memory_id=made["id"], query="edge")
+            assert (subject == "last") == (
+                found["importance"]["next_archive"] is found["importance"]["next_decay"] is None
+            )
+        data = await post(door, "recall", query="edge", user_id="mara")
+        assert {"9999-12-31", "0001-01-01"} == {word for word in data["text"].split() if word[4:5] == "-"}
+        await stats(door, user_id="mara")
+
+
+async def test_recall_dated_what_happened_in_1941_as_of_1970(open_door: Open) -> None:
+    """A moment before 1970 is shown as it is."""
+    async with open_door({}) as door:
+        asked: dict[str, Any] = {
+            "path": "family",
+            "content": "Nora was born in Graz.",
+            "timestamp": "1941-06-03T00:00:00Z",
+        }
+        await post(door, "remember", **asked, user_id="mara")
+        data = await post(door, "recall", query="Nora Graz", user_id="mara")
+    assert "1941-06-03" in data["text"]
+
+
 # -- filters of search -------------------------------------------------------------------------------------------------
 
 
