@@ -1,5 +1,6 @@
 """A person's edit of a typed memory becomes one row `edited` of its log, once the memory has been quiet for a while.
 
+An edit of the importance says so: decay begins anew with it.
 What the daemon writes itself is told apart: its rows name the text that they left. Files that are changed by the thousand, as a
 checkout does, are no sign that anybody cares about each of them. A crash may write a row twice: it is of the same moment.
 """
@@ -35,6 +36,10 @@ class _Edit(msgspec.Struct, frozen=True, kw_only=True):
     at_us: int
     entry_id: str
     owner: types.Owner
+    was: str | None = None
+    """Importance as written before; None: nobody changed it."""
+    importance: str = ""
+    """As written now."""
 
 
 class Touches:
@@ -88,16 +93,25 @@ def _due(connection: sqlite3.Connection, now_us: int, quiet_us: int) -> tuple[li
     A moment in the future comes of a clock that was wrong.
     """
     rows = connection.execute(
-        "SELECT d.key, d.lsn, d.at_us, e.entry_id, e.app, e.project, e.owner_type, e.owner_id, e.kind, e.raw FROM edits d"
-        " JOIN entries e ON e.key = d.key WHERE d.change = ? AND (d.at_us < ? OR d.at_us > ?)"
+        "SELECT d.key, d.lsn, d.at_us, e.entry_id, e.app, e.project, e.owner_type, e.owner_id, e.kind, e.raw,"
+        " i.was, ifnull(m.own_importance, '') FROM edits d JOIN entries e ON e.key = d.key"
+        " LEFT JOIN typed_memories m ON m.key = d.key LEFT JOIN importance_edits i ON i.key = d.key WHERE d.change = ? AND (d.at_us < ? OR d.at_us > ?)"
         " ORDER BY d.at_us LIMIT ?",
         (CHANGE, (now_us - quiet_us) // MINUTE_US * MINUTE_US, now_us + quiet_us, BATCH),
     ).fetchall()
     due: list[_Edit] = []
     by_minute: dict[int, list[_Edit]] = {}
-    for key, lsn, at_us, entry_id, app, project, owner_type, owner_id, kind, raw in rows:
+    for key, lsn, at_us, entry_id, app, project, owner_type, owner_id, kind, raw, was, importance in rows:
         owner = types.Owner(app=app, project=project, type=owner_type, id=owner_id)
-        edit = _Edit(key=key, lsn=lsn, at_us=min(at_us, now_us), entry_id=entry_id, owner=owner)
+        edit = _Edit(
+            key=key,
+            lsn=lsn,
+            at_us=min(at_us, now_us),
+            entry_id=entry_id,
+            owner=owner,
+            was=was if was != importance else None,
+            importance=importance,
+        )
         due.append(edit)
         if not _is_ours(connection, edit, entry_text.digest(kind, entry_id, raw).hex()):
             by_minute.setdefault(at_us // MINUTE_US, []).append(edit)
@@ -126,10 +140,19 @@ def _is_ours(connection: sqlite3.Connection, edit: _Edit, digest: str) -> bool:
 def _done(connection: sqlite3.Connection, edits: list[_Edit]) -> int | None:
     """Forget edits; return the moment of the oldest one that is left."""
     connection.executemany("DELETE FROM edits WHERE key = ? AND lsn = ?", [(edit.key, edit.lsn) for edit in edits])
+    # Not of what was edited once more since, be it that `edits` does not have that yet.
+    connection.executemany(
+        "DELETE FROM importance_edits WHERE key = ?"
+        " AND NOT EXISTS (SELECT 1 FROM events WHERE lsn > ? AND key = ? AND change = 'modified')",
+        [(edit.key, edit.lsn, edit.key) for edit in edits],
+    )
     found = connection.execute("SELECT min(at_us) FROM edits WHERE change = ?", (CHANGE,)).fetchone()
     return None if found[0] is None else int(found[0])
 
 
 def _row(edit: _Edit) -> entry.Draft:
     at = clock.from_us(edit.at_us).isoformat(timespec="microseconds")
-    return entry.Draft(fields={"timestamp": at, "action": "edited", "target": edit.entry_id})
+    fields = {"timestamp": at, "action": "edited", "target": edit.entry_id}
+    if edit.was is not None:
+        fields |= {"field": "importance", "was": edit.was, "value": edit.importance}
+    return entry.Draft(fields={name: text for name, text in fields.items() if text})

@@ -24,7 +24,7 @@ def last_us(record: store.Record) -> int:
 def moments(record: store.Record, now_us: int) -> list[int]:
     """Return the moments between which decay is counted, ascending, up to now: the first is where counting begins.
 
-    That is where the last decay was counted from, else the creation. What is said to be in the future counts by `last_us`
+    That is where the last decay was counted from, or the importance was given anew, else the creation. What is said to be in the future counts by `last_us`
     alone: until then nothing is old.
     """
     since_us = record.created_us if record.since_us is None else record.since_us

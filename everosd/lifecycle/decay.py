@@ -1,7 +1,8 @@
 """Decay: importance sinks by a step for each whole period in which a memory was left alone, down to a floor. Pure.
 
 Periods are counted from one moment of activity to the next, and what is left of one at its end is over: a use begins anew.
-So it makes no difference how often decay is run, as long as nobody changes the tables in between. A row says from which moment
+So it makes no difference how often decay is run, as long as nobody changes the tables in between. What lies before an importance
+that somebody has given anew counts nothing: there everything begins again. A row says from which moment
 its steps are counted and how many there were; what has been taken since then is not taken again.
 """
 
@@ -51,8 +52,7 @@ def steps(
     n_new, n_last = 0, 0
     for nth, since_us in enumerate(found):
         until_us = found[nth + 1] if nth + 1 < len(found) else now_us
-        until_us = since_us if until_us <= before.baseline_us else before.counted_until.get(until_us, until_us)
-        n_last = max(0, until_us - since_us) // wanted.period_us
+        n_last = max(0, before.get(until_us, until_us) - since_us) // wanted.period_us
         taken = record.steps if nth == 0 and record.since_us is not None else 0
         n_new += max(0, n_last - taken)
     if not n_new or not wanted.step:

@@ -1,4 +1,4 @@
-"""What decay does not count: time in which a memory was pinned or away, and all that lies before a new importance. Pure.
+"""What decay does not count: time in which a memory was pinned or away. Pure.
 
 Without it a memory that comes back from the archive would sink at once by the years that it has been there.
 """
@@ -8,40 +8,35 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 from everosd.lifecycle import row as rows
 from everosd.log import entry, entry_text, view
 
 AWAY = ("expire", "archive", "supersede", "delete")
 ACTIONS = ("restore", "pin", "update", *AWAY)
 """Of the rows that tell of it."""
+MAX_ROWS = 1000
+"""Of one memory that are looked at, the newest."""
 
+Past = Mapping[int, int]
+"""Moment of activity → up to when the time before it counts; others count as a whole. Never mutated."""
 
-class Past(msgspec.Struct, frozen=True, kw_only=True):
-    """What of the time before now counts; moments are microseconds since 1970."""
-
-    counted_until: Mapping[int, int] = {}
-    """Moment of activity → up to when the time before it counts; others count as a whole. Never mutated."""
-    baseline_us: int = 0
-    """Time before counts nothing: the importance that the entry says was given then."""
-
-
-ALL = Past()
+ALL: Past = {}
 """Everything counts."""
 
 
-def of(found: Sequence[entry.Entry], own_importance: str, *, is_pinned: bool) -> Past:
-    """Return what the rows about one memory say, the newest first; `own_importance` and `is_pinned` are those of now."""
-    told = [(at_us, one) for one in reversed(found) if (at_us := _at(one)) is not None]
-    return Past(
-        counted_until=_while_away(told) | _while_pinned(told, is_pinned=is_pinned),
-        baseline_us=_baseline(told, own_importance),
-    )
+def of(found: Sequence[entry.Entry], *, is_pinned: bool) -> Past:
+    """Return what the rows about one memory say, the newest first; `is_pinned` is as of now."""
+    told = [
+        (at_us, one) for one in reversed(found) if (at_us := view.moment_us(one.fields.get("timestamp", ""), dt.UTC))
+    ]
+    return _while_away(told) | _while_pinned(told, is_pinned=is_pinned)
 
 
 def _while_away(told: Sequence[tuple[int, entry.Entry]]) -> dict[int, int]:
-    """Return up to when the time before each restore counts: up to the first row that took the memory away."""
+    """Return up to when the time before each restore counts: up to the first row that took the memory away.
+
+    Where none did, a person wrote it into the entry, or it was before all that counts.
+    """
     found: dict[int, int] = {}
     away_us: int | None = None
     for at_us, one in told:
@@ -49,7 +44,7 @@ def _while_away(told: Sequence[tuple[int, entry.Entry]]) -> dict[int, int]:
         if action in AWAY and away_us is None:
             away_us = at_us
         elif action == "restore":
-            found[at_us] = at_us if away_us is None else away_us
+            found[at_us] = away_us or 0
             away_us = None
     return found
 
@@ -68,23 +63,7 @@ def _while_pinned(told: Sequence[tuple[int, entry.Entry]], *, is_pinned: bool) -
     return found
 
 
-def _baseline(told: Sequence[tuple[int, entry.Entry]], own_importance: str) -> int:
-    """Return when the importance that the entry says was given; 0: it has had it from the beginning."""
-    after = own_importance.strip()
-    for at_us, one in reversed(told):
-        if one.fields.get("action", "") not in rows.VERSIONS:
-            continue
-        if (before := _before(one).get("importance", "").strip()) != after:
-            return at_us
-        after = before
-    return 0
-
-
 def _before(one: entry.Entry) -> Mapping[str, str]:
     """Return the inline fields of a memory before the change that a row tells of."""
     text = next((text for title, text in one.sections if title.casefold() == rows.BEFORE.casefold()), "")
     return entry_text.read("memory", one.fields.get("target", ""), text).fields
-
-
-def _at(one: entry.Entry) -> int | None:
-    return view.moment_us(one.fields.get("timestamp", ""), dt.UTC)

@@ -73,6 +73,7 @@ def version(
     digest: str,
     before: str,
     at: dt.datetime,
+    importance: tuple[str, str] = ("", ""),
     reason: str = "",
     run_id: str = "",
 ) -> entry.Draft:
@@ -85,6 +86,7 @@ def version(
         digest: 32 hex of the entry after the change.
         before: Raw text of the entry before it.
         at: When.
+        importance: As written in the entry before and after the change; equal: it stays.
         reason: Why; may be empty.
         run_id: Of the call; empty without.
     """
@@ -95,6 +97,7 @@ def version(
         "run_id": run_id,
         "version": str(number),
         "digest": digest,
+        **_given(*importance),
         "reason": reason,
     }
     return _draft(fields, before)
@@ -123,6 +126,10 @@ def tombstone(
 def removed(mode: str, target: str, *, at: dt.datetime) -> entry.Draft:
     """Return the row that says that all is done that the tombstone of this mode says."""
     return _draft({"timestamp": stamp(at), "action": REMOVED, "target": target, "value": mode}, "")
+
+
+def _given(was: str, value: str) -> dict[str, str]:
+    return {} if was == value else {"field": "importance", "was": was, "value": value}
 
 
 def stamp(at: dt.datetime) -> str:

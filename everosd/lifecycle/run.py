@@ -231,9 +231,9 @@ class _Pass:
                 target=record.entry_id,
                 actions=past.ACTIONS,
                 since_us=record.since_us,
-                limit=store.LIMIT,
+                limit=past.MAX_ROWS,
             )
-            self._past[record.entry_id] = past.of(told, record.own_importance, is_pinned=record.is_pinned)
+            self._past[record.entry_id] = past.of(told, is_pinned=record.is_pinned)
 
     async def _decide(
         self, actions: Sequence[decisions.Action], state: overlay.State, call: decisions.Call, *, limit: int | None

@@ -16,6 +16,7 @@ from everosd import errors, types
 from everosd.lifecycle import desk, memory, row, versions
 from everosd.log import entry, layout
 from everosd.store import lifecycle
+from everosd.store import memory as fields_of
 from everosd.store import row as store_row
 
 N_TRIES = 20
@@ -158,6 +159,7 @@ class Updates:
                         digest=digest,
                         before=step.old.raw,
                         at=at,
+                        importance=(fields_of.importance(step.old.fields), fields_of.importance(step.new.fields)),
                         reason=reason,
                         run_id=run_id,
                     )

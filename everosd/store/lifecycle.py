@@ -64,7 +64,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):  # a hundred 
     n_uses: int
     """How many days and times of use the log has."""
     since_us: int | None
-    """Of the last decay that is valid: from when its steps are counted. None: there is none."""
+    """From when steps of decay are counted: those of the last valid one, else where importance was given anew. None: creation."""
     steps: int
     """Of the last decay that is valid."""
     moments: tuple[int, ...]
@@ -448,9 +448,9 @@ WITH rule (type, period, floor, kept) AS (SELECT value ->> 0, value ->> 1, value
 one (is_used, is_pinned, expires_us, decay_us, archive_us) AS (
     SELECT ifnull(s.n_uses, 0) > 0, m.is_pinned, e.expires_us,
         CASE WHEN NOT m.is_pinned AND round(coalesce(s.importance, m.importance), 6) > r.floor THEN
-            max(e.timestamp_us, ifnull(m.updated_us, 0), ifnull(s.accessed_us, 0), ifnull(s.anchor_us, 0))
+            max(e.timestamp_us, ifnull(m.updated_us, 0), ifnull(s.accessed_us, 0), ifnull(s.anchor_us, 0), ifnull(s.since_us, 0))
             + (1 + CASE WHEN s.since_us = max(e.timestamp_us, ifnull(m.updated_us, 0), ifnull(s.accessed_us, 0),
-                ifnull(s.anchor_us, 0)) THEN s.steps ELSE 0 END) * r.period END,
+                ifnull(s.anchor_us, 0), s.since_us) THEN s.steps ELSE 0 END) * r.period END,
         CASE WHEN NOT m.is_pinned THEN
             max(e.timestamp_us, ifnull(m.updated_us, 0), ifnull(s.accessed_us, 0), ifnull(s.anchor_us, 0)) + r.kept END
     FROM entries e JOIN typed_memories m ON m.key = e.key LEFT JOIN rule r ON r.type = e.memory_type

@@ -1,7 +1,7 @@
 """The rows of `.lifecycle/` about memories, and what they come to: the status, importance and activity of an entry.
 
 Of the rows about an entry the last one about its status decides, and the last decay. A row is void once the entry itself says
-something else than what the row was made on (`base`): a hand edit is the new baseline. A `supersede` row is void while nothing
+something else than what the row was made on (`base`), or once importance was given anew: a hand edit is the new baseline. A `supersede` row is void while nothing
 that took the entry's place is there, be it for a ring of such rows; the row before it counts then. A row that does not say what
 its action needs, or anything that cannot be, says nothing.
 """
@@ -33,7 +33,10 @@ ANCHORS = ("restore", "pin", "update", "edited")
 
 VERSIONED = ("update", "pin")
 
-_PLAIN = ("edited", "redact", "hard_delete", "removed")
+GIVING = ("update", "edited")
+"""Actions that may change the importance in an entry."""
+
+_PLAIN = ("redact", "hard_delete", "removed")
 _MAX_STEPS = 1_000_000
 _MAX_VERSION = 999_999
 _MAX_MS = 253_402_300_799_999  # the end of the year 9999
@@ -118,7 +121,9 @@ def read(entry_id: str, raw: str, at_us: int) -> list[Told]:
         told_or_none = _decay(told, fields)
     elif action in VERSIONED:
         version = _count(fields.get("version", ""), _MAX_VERSION)
-        told_or_none = msgspec.structs.replace(told, version=version or 0)
+        told_or_none = msgspec.structs.replace(_given(told, fields), version=version or 0)
+    elif action == "edited":
+        told_or_none = _given(told, fields)
     else:
         value = fields.get("value", "") if action == "removed" else ""
         told_or_none = msgspec.structs.replace(told, value=value) if action in _PLAIN else None
@@ -147,6 +152,13 @@ def _decay(told: Told, fields: Mapping[str, str]) -> Told | None:
         return None
     base = fields.get("base", "").strip()
     return msgspec.structs.replace(told, base=base, value=repr(importance), since_us=since_us, steps=steps)
+
+
+def _given(told: Told, fields: Mapping[str, str]) -> Told:
+    """Return an edit with the inline importance before and after it, where that is what it changed."""
+    if fields.get("field", "") != "importance":
+        return told
+    return msgspec.structs.replace(told, base=fields.get("was", "").strip(), value=fields.get("value", "").strip())
 
 
 def _uses(written: str, run_id: str) -> list[Told]:
@@ -331,10 +343,7 @@ def _state(
 ) -> tuple[object, ...]:
     """Return the columns of `_STATE_COLUMNS`; `own` are status and importance as the entry has them, None without one."""
     status = None if own is None else _decisive(connection, scope, rows, own[0])
-    decay = None if own is None else next((each for each in reversed(rows) if each.action == "decay"), None)
-    if own is not None and decay is not None and decay.base != own[1]:
-        decay = None
-    since_us = None if decay is None else decay.since_us
+    decay, since_us = (None, None) if own is None else _sunk(rows, own[1])
     uses = [each.at_us for each in rows if each.action == "usage"]
     anchors = [each.at_us for each in rows if each.action in ANCHORS]
     moments = sorted({us for us in (*uses, *anchors) if since_us is None or us > since_us})
@@ -353,6 +362,20 @@ def _state(
         max((each.version for each in rows), default=0),
         int(any(each.action == "redact" for each in rows)),
     )
+
+
+def _sunk(rows: Sequence[Told], own: str) -> tuple[Told | None, int | None]:
+    """Return the decay that is in force, and from when steps are counted; None: none is, and from the creation.
+
+    An importance that somebody gives is the new baseline: what was taken before is void, and the time before counts nothing.
+    Where no row tells when it was given, it was after the decay that is void by it. `own` is as the entry has it.
+    """
+    for row in reversed(rows):
+        if row.action == "decay":
+            return (row, row.since_us) if row.base == own else (None, row.at_us)
+        if row.base != row.value and row.action in GIVING and row.base != own:
+            return None, row.at_us  # one that was made on what the entry still says never came to be
+    return None, None
 
 
 def _decisive(connection: sqlite3.Connection, scope: cluster.Scope, rows: list[Told], own: str) -> Told | None:

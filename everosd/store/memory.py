@@ -11,7 +11,7 @@ import json
 import math
 import re
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import msgspec
@@ -29,6 +29,7 @@ TABLE = state.Table(
     name="typed_memories", columns=_COLUMNS, n_key=7, subject="entry_id", kind="memory", also=("episode",)
 )
 
+_AT_KIND, _AT_OWN_IMPORTANCE = (1 + _COLUMNS.index(name) for name in ("kind", "own_importance"))
 _INSERT = f"""
 INSERT OR REPLACE INTO typed_memories (key, {", ".join(_COLUMNS)}) VALUES (?, {", ".join("?" * len(_COLUMNS))})
 """  # noqa: S608  # our own columns
@@ -43,14 +44,30 @@ _TRUE = ("true", "yes", "1")
 def fold(connection: sqlite3.Connection, change: state.Change) -> None:
     """Bring the table in step with what has become of the entries of a file."""
     scope = change.scope
-    connection.executemany("DELETE FROM typed_memories WHERE key = ?", [(key,) for key, _ in change.gone])
+    gone = [(key,) for key, _ in change.gone]
+    connection.executemany("DELETE FROM typed_memories WHERE key = ?", gone)
+    connection.executemany("DELETE FROM importance_edits WHERE key = ?", gone)
     rows = []
     for key, entry in change.written:
         if entry.kind == "memory" or (entry.kind == "episode" and _says_any(entry.raw)):
             rows.append((key, *scope, entry.entry_id, change.path, entry.nth, entry.kind, *_values(entry)))
         elif entry.kind == "episode":
             connection.execute("DELETE FROM typed_memories WHERE key = ?", (key,))
+    _note_importance(connection, [row for row in rows if row[_AT_KIND] == "memory"])
     connection.executemany(_INSERT, rows)
+
+
+def _note_importance(connection: sqlite3.Connection, rows: Sequence[Sequence[object]]) -> None:
+    """Keep what the importance in memories was before it is another: the row of the edit says so, and nobody else knows."""
+    if connection.execute("SELECT 1 FROM typed_memories LIMIT 1").fetchone() is None:
+        return  # the ledger is being filled
+    written = {row[0]: row[_AT_OWN_IMPORTANCE] for row in rows}
+    held = connection.execute(
+        "SELECT m.key, m.own_importance FROM json_each(?) j CROSS JOIN typed_memories m ON m.key = j.value",
+        (json.dumps(list(written)),),
+    )
+    changed = [(key, was) for key, was in held.fetchall() if was != written[key]]
+    connection.executemany("INSERT OR IGNORE INTO importance_edits VALUES (?, ?)", changed)
 
 
 def _says_any(raw: str) -> bool:
@@ -63,11 +80,11 @@ def _values(entry: state.EntryState) -> tuple[object, ...]:
     """Return the columns from `importance` on."""
     read = entry_text.read(entry.kind, entry.entry_id, entry.raw, form=cast("forms.Form", entry.form))
     fields = read.fields
-    written = fields.get("importance", "").strip()
+    own_importance = importance(fields)
     filed = filing(fields)
     return (
-        fraction(written, lifecycle.IMPORTANCE),
-        "" if written.casefold() in _NULLS else written,
+        fraction(own_importance, lifecycle.IMPORTANCE),
+        own_importance,
         fraction(fields.get("confidence", ""), lifecycle.CONFIDENCE),
         view.moment_us(fields.get("updated_at", ""), dt.UTC),
         int(fields.get("pinned", "").strip().casefold() in _TRUE),
@@ -98,6 +115,12 @@ def filing(fields: Mapping[str, str]) -> Filing:
         team_id=fields.get("team_id", "").strip(),
         semantic_key=key or _metadata(fields.get("metadata", "")).get("semantic_key", ""),
     )
+
+
+def importance(fields: Mapping[str, str]) -> str:
+    """Return importance as the inline fields of an entry say it; empty: they say nothing of it."""
+    written = fields.get("importance", "").strip()
+    return "" if written.casefold() in _NULLS else written
 
 
 def type_of(kind: str, memory_type: str) -> str:

@@ -85,6 +85,26 @@ async def test_an_edit_by_hand_is_one_row_once_it_is_quiet(desk: Desk) -> None:
     assert abs(clock.to_us(clock.SystemClock().now()) - found.moments[0]) < 60_000_000
 
 
+async def test_the_row_of_an_edit_says_which_importance_it_gave(desk: Desk) -> None:
+    """Before and after, over several saves; one that is back at the end, and one of the text alone, say nothing of it."""
+    key, at = "mem_20260302_00000002", "**timestamp**: 2026-03-02T12:00:00+00:00\n\n### Content\nhigh tide at 2"
+
+    async def given(*edits: tuple[str, str]) -> list[dict[str, str]]:
+        for old, new in edits:
+            await desk.root.edit(FILE, old, new)
+            await desk.root.settled()
+        assert [key] == sorted(set(await desk.rows()))
+        (newest, *_) = await lifecycle.rows(desk.root.reader, MARA, target=key, actions=("edited",))
+        return [{name: text for name, text in newest.fields.items() if name in ("field", "was", "value")}]
+
+    first, second = (f"**importance**: {each}\n{at}" for each in ("0.8", "0.9"))
+    assert [{"field": "importance", "value": "0.9"}] == await given((at, first), (first, second))
+    assert [{}] == await given((second, f"{second}, about"))
+    assert [{}] == await given((f"{second}, about", f"{first}, about"), (f"{first}, about", second))
+    assert [{"field": "importance", "was": "0.9", "value": "0.8"}] == await given((second, first))
+    assert [{"field": "importance", "was": "0.8"}] == await given((first, at))
+
+
 async def test_what_everosd_changed_itself_is_no_edit_by_hand(desk: Desk) -> None:
     """Its row names the text that it left; a person's change of that text is one again."""
     key = "mem_20260302_00000001"

@@ -194,7 +194,7 @@ def test_Y01_thirty_sixty_and_ninety_idle_days_daily_and_once(
         assert (expected, expected) == (daily.importance, once.importance)
 
 
-def test_time_in_the_archive_pinned_or_under_another_importance_does_not_count() -> None:
+def test_time_in_the_archive_or_pinned_does_not_count() -> None:
     """A memory that comes back does not sink by the time in which it was not there to be used."""
     back_us, now_us = START_US + 300 * DAY_US, START_US + 310 * DAY_US
     one = governed.record(importance=0.9, anchor_us=back_us, moments=(back_us,))
@@ -202,15 +202,12 @@ def test_time_in_the_archive_pinned_or_under_another_importance_does_not_count()
     assert found is not None
     assert found.decayed is not None
     assert 0.1 == policy.importance(found.decayed.value)
-    for spared in (
-        past.Past(counted_until={back_us: START_US + 13 * DAY_US}),
-        past.Past(counted_until={back_us: 0}),
-        past.Past(baseline_us=back_us),
-    ):
-        kept = decay.plan(one, "active", POLICIES, now_us, spared)
+    spared: tuple[past.Past, ...] = ({back_us: START_US + 13 * DAY_US}, {back_us: 0})
+    for before in spared:
+        kept = decay.plan(one, "active", POLICIES, now_us, before)
         assert kept is not None
         assert "skip" == kept.decision.decision
-    counted = decay.plan(one, "active", POLICIES, now_us, past.Past(counted_until={back_us: START_US + 14 * DAY_US}))
+    counted = decay.plan(one, "active", POLICIES, now_us, {back_us: START_US + 14 * DAY_US})
     assert counted is not None
     assert counted.decayed is not None
     assert 0.8 == policy.importance(counted.decayed.value)

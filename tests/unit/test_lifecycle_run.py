@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from everosd import errors, types
-from everosd.lifecycle import decisions, outcome, overlay, run
+from everosd.lifecycle import decisions, memory, outcome, overlay, run, update
 from everosd.lifecycle.decisions import Applied
 from everosd.log import entry
 from everosd.store import lifecycle as store
@@ -232,6 +232,38 @@ async def test_what_a_person_wrote_is_the_new_baseline(life: governed.Life) -> N
     await life.root.edit(path, "**importance**: 0.6", "**importance**: 0.6\n**status**: deleted")
     await life.root.settled()
     assert "deleted" == (await life.look(one)).status
+
+
+@pytest.mark.parametrize("nights", [range(1, 61), [60]], ids=["every night", "once"])
+async def test_an_importance_given_by_hand_sinks_from_the_edit_on(life: governed.Life, nights: Sequence[int]) -> None:
+    """Whether decay runs daily or once: 40 days after the edit two steps are due, and none for the 20 days before."""
+    one = await life.remember(importance="0.5")
+    path = (await life.look(one)).path_file
+    for day in range(1, 61):
+        life.calendar.pass_days(1)
+        if day == 20:
+            await life.root.edit(path, "**importance**: 0.5", "**importance**: 0.9")
+            await life.root.settled()
+            await life.log("edited", one, field="importance", was="0.5", value="0.9")
+        if day in nights:
+            await life.reflect("decay")
+    assert (0.7, 2) == ((await life.look(one)).importance, (await life.look(one)).steps)
+
+
+async def test_an_importance_given_anew_sinks_from_the_update_on(life: governed.Life) -> None:
+    """The row of an update says that it gives another; one that gives what was there before is no exception."""
+    updates = update.Updates(life.parts)
+    one = await life.remember(importance="0.5")
+    life.calendar.pass_days(20)
+    await life.reflect("decay")
+    for importance in ("0.9", "0.5"):
+        await updates.update(life.owner, one, memory.Change(fields={"importance": importance}))
+    life.calendar.pass_days(13)
+    assert 0 == (await life.reflect("decay")).n_applied
+    assert 0.5 == (await life.look(one)).importance
+    life.calendar.pass_days(1)
+    await life.reflect("decay")
+    assert 0.4 == (await life.look(one)).importance
 
 
 async def test_Y03_a_wrong_threshold_stops_the_pass_and_says_so(life: governed.Life) -> None:

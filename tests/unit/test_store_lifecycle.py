@@ -317,7 +317,7 @@ def test_a_row_about_a_fact_changes_nothing(connection: sqlite3.Connection) -> N
 def test_a_decay_lowers_what_is_in_force_until_a_person_writes_another_importance(
     connection: sqlite3.Connection, path: pathlib.Path
 ) -> None:
-    """The last decay counts, with its steps; a hand edit is the new baseline, and takes the steps away."""
+    """The last decay counts, with its steps; a hand edit is the new baseline, takes the steps away, and comes after the decay."""
     apply(
         connection,
         memories(memory(1), memory(2, importance="0.9")),
@@ -331,8 +331,45 @@ def test_a_decay_lowers_what_is_in_force_until_a_person_writes_another_importanc
     )
     assert 0.7 == one(path, 2).importance
     apply(connection, memories(memory(1, importance="0.5"), memory(2, importance="0.90")))
-    assert (0.5, None, 0) == (one(path).importance, one(path).since_us, one(path).steps)
+    assert (0.5, 2 * DAY_US, 0) == (one(path).importance, one(path).since_us, one(path).steps)
     assert (0.9, "0.90") == (one(path, 2).importance, one(path, 2).own_importance)
+
+
+def given(number: int, action: str, was: str, value: str) -> state.EntryState:
+    """A row that gives the first memory an importance."""
+    fields = {"version": str(number)} if action == "update" else {}
+    return row(number, action, mem(1), None, field="importance", was=was, value=value, **fields)
+
+
+@pytest.mark.parametrize("action", ["edited", "update"])
+def test_decay_begins_anew_where_an_importance_was_given(
+    connection: sqlite3.Connection, path: pathlib.Path, action: str
+) -> None:
+    """Without a decay before it, after one, and where it is what it was once: what was taken before is void."""
+    for rows, since_day in (
+        ((given(4, action, "", "0.9"),), 4),
+        ((decayed(1, 1, "0.4"), given(4, action, "", "0.9")), 4),
+        ((decayed(1, 1, "0.8", "0.9"), given(4, action, "0.9", ""), given(5, action, "", "0.9")), 5),
+        ((decayed(1, 1, "0.8", "0.9"), row(4, action, mem(1), 4 * DAY_US)), None),
+    ):
+        apply(connection, memories(memory(1, importance="0.9")), log(*rows))
+        found = one(path)
+        if since_day is None:  # of the text alone
+            assert (0.8, 5_000_000, 2) == (found.importance, found.since_us, found.steps)
+        else:
+            assert (0.9, since_day * DAY_US, 0, ()) == (found.importance, found.since_us, found.steps, found.moments)
+    sunk = decayed(6, 1, "0.8", "0.9", since="1970-01-05T00:00:00+00:00")
+    apply(connection, log(given(4, action, "", "0.9"), sunk))
+    assert (0.8, 4 * DAY_US, 2) == (one(path).importance, one(path).since_us, one(path).steps)
+
+
+def test_an_importance_that_was_announced_and_never_written_changes_nothing(
+    connection: sqlite3.Connection, path: pathlib.Path
+) -> None:
+    """The row of an update is on disk first; where a crash came before the entry, the decay stays in force."""
+    rows = (decayed(1, 1, "0.4", "0.5"), given(4, "update", "0.5", "0.9"))
+    apply(connection, memories(memory(1, importance="0.5")), log(*rows))
+    assert (0.4, 5_000_000, 2) == (one(path).importance, one(path).since_us, one(path).steps)
 
 
 def test_moments_are_all_activity_since_the_last_decay(connection: sqlite3.Connection, path: pathlib.Path) -> None:
