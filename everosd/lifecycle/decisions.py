@@ -1,7 +1,7 @@
 """What a pass over an owner's memories decides, memory by memory, and what plans the two actions that write new ones.
 
 `expire`, `decay` and `archive` are pure functions over an overlay. `summarize` and `promote` need texts and perhaps a model:
-each is a `consolidator.Consolidator`, whose plan is shown by a dry run as it is, and applied, step by step, by a real one.
+each is a `run.Consolidator`, whose plan is shown by a dry run as it is, and applied, step by step, by a real one.
 """
 
 from __future__ import annotations

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable
 
 import msgspec
 
-from everosd.lifecycle import change, decisions
+from everosd.lifecycle import change
 from everosd.store import lifecycle as store
 
 LEAST = 6
 """Fewer memories than this never stop a pass."""
-
-Changes = Mapping[decisions.Action, Sequence[change.Change]]
 
 
 class Stopped(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,9 +24,8 @@ class Stopped(msgspec.Struct, frozen=True, kw_only=True):
     share: float
 
 
-def check(records: Iterable[store.Record], changes: Changes, max_share: float) -> Stopped | None:
-    """Return why a pass that would do all of `changes` is stopped; None: it is not. More than `max_share` stops it."""
-    affected = {each.record.entry_id for some in changes.values() for each in some if each.is_drastic}
+def check(records: Iterable[store.Record], affected: Collection[str], max_share: float) -> Stopped | None:
+    """Return why a pass is stopped that would change these entries drastically; None: it is not. More than `max_share` stops it."""
     if len(affected) < LEAST:
         return None
     total = sum(one.status == "active" or one.entry_id in affected for one in records)

@@ -8,9 +8,10 @@ next one does the rest.
 from __future__ import annotations
 
 import asyncio
-import collections
 import uuid
+import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Protocol
 
 import msgspec
 import structlog
@@ -20,7 +21,6 @@ from everosd.lifecycle import (
     archive,
     audit,
     change,
-    consolidator,
     decay,
     decisions,
     desk,
@@ -45,7 +45,41 @@ SLICE = 150
 """Memories that are decided about without a break, some milliseconds."""
 
 Done = dict[decisions.Action, outcome.Done]
-Found = dict[decisions.Action, list[change.Change]]
+
+
+class Found(msgspec.Struct, kw_only=True):
+    """What one action decides by rule. Of a hundred thousand memories most are spared each night: few of those are kept."""
+
+    changes: list[change.Change] = msgspec.field(default_factory=list)
+    """In the order of the memories; of what is to be applied, and of what is spared, no more than an answer shows."""
+    n_due: int = 0
+    """All that is to be applied, kept or not."""
+    n_spared: int = 0
+
+    def take(self, one: change.Change, limit: int | None) -> None:
+        """Count what is to be applied; the first `limit` are kept, None: all."""
+        self.n_due += 1
+        if limit is None or self.n_due <= limit:
+            self.changes.append(one)
+
+    def spare(self, one: change.Change, n_shown: int) -> None:
+        """Count what is spared; the first `n_shown` are kept."""
+        self.n_spared += 1
+        if self.n_spared <= n_shown:
+            self.changes.append(one)
+
+
+class Consolidator(Protocol):
+    """Plans one of the two actions that write new memories."""
+
+    async def plan(self, state: overlay.State, call: decisions.Call) -> decisions.Plan:
+        """Return what would be done; writes nothing. The sources are `state.episodic(call)`.
+
+        A model that is away or refuses skips its groups with the reason: no fault of the call.
+
+        Raises:
+            StoreError: the ledger cannot be read.
+        """
 
 
 async def at_once() -> None:
@@ -60,7 +94,7 @@ class Passes:
         parts: desk.Desk,
         settings: Callable[[], config.Config],
         *,
-        consolidators: Mapping[decisions.Action, consolidator.Consolidator] | None = None,
+        consolidators: Mapping[decisions.Action, Consolidator] | None = None,
         uses: usage.Uses | None = None,
         give_way: Callable[[], Awaitable[None]] = at_once,
     ) -> None:
@@ -75,7 +109,8 @@ class Passes:
         """
         self._desk, self._settings, self._uses, self._give_way = parts, settings, uses, give_way
         self.consolidators = dict(consolidators or {})
-        self._locks: collections.defaultdict[types.Owner, asyncio.Lock] = collections.defaultdict(asyncio.Lock)
+        self._locks = weakref.WeakValueDictionary[types.Owner, asyncio.Lock]()
+        """Of those whose pass goes on, or waits."""
         self.on_end: Callable[[outcome.Result], None] = lambda _: None
         """Called at the end of each real pass."""
 
@@ -88,7 +123,7 @@ class Passes:
             StoreError: the ledger cannot be read, or does not take note.
         """
         await self._desk.caught_up()
-        async with self._locks[owner]:
+        async with self._locks.setdefault(owner, asyncio.Lock()):
             if self._uses is not None and not wanted.is_dry_run:
                 await self._uses.write(owner)
             made = _Pass(self._desk, policy.of(self._settings()), self._give_way, self.consolidators, self._uses)
@@ -100,7 +135,6 @@ class Passes:
 
     def forget(self, owner: types.Owner) -> None:
         """Let go of an owner whose memory is gone."""
-        self._locks.pop(owner, None)
         if self._uses is not None:
             self._uses.forget(owner)
 
@@ -113,7 +147,7 @@ class _Pass:
         parts: desk.Desk,
         policies: policy.Policy,
         give_way: Callable[[], Awaitable[None]],
-        consolidators: Mapping[decisions.Action, consolidator.Consolidator],
+        consolidators: Mapping[decisions.Action, Consolidator],
         uses: usage.Uses | None,
     ) -> None:
         self._desk, self._policies, self._give_way, self._consolidators = parts, policies, give_way, consolidators
@@ -180,7 +214,7 @@ class _Pass:
             self._audit_ids += applied.audit_ids
             self._has_changed |= bool(applied.written or applied.superseded)
             state.supersede(applied.superseded)
-        return _done(action, [*made, *plan.skipped], n_left=0, limit=call.limit)
+        return _done(action, [*made, *plan.skipped], n_more=0, n_left=0, limit=call.limit)
 
     # -- expire, decay, archive ------------------------------------------------------------------------------------
 
@@ -198,21 +232,28 @@ class _Pass:
             return None
         if "decay" in actions:
             await self._read_past(state)
-        due = await self._decide(actions, state.fork(), call, limit=None)
+        drastic: set[str] = set()
+        found = whole = await self._decide(actions, state.fork(), call, drastic=drastic)
         max_share = self._policies.max_share if wanted.max_share is None else wanted.max_share
-        stopped = None if wanted.is_forced else guard.check(state.records, due, max_share)
-        n_due = {action: sum(one.is_applied for one in due[action]) for action in actions}
-        found = due
-        if call.limit is not None and any(n > call.limit for n in n_due.values()):
-            found = await self._decide(actions, state, call, limit=call.limit)
-        if stopped is not None:
-            found = {action: [guard.held_back(one) for one in some] for action, some in found.items()}
+        stopped = None if wanted.is_forced else guard.check(state.records, drastic, max_share)
+        if call.limit is not None and any(one.n_due > call.limit for one in whole.values()):
+            found = await self._decide(
+                actions, state, call, is_limited=True
+            )  # what is left is not seen by later actions
+        n_shown = _n_shown(call.limit)
         for action in actions:
-            some = found[action]
-            if not call.is_dry_run:
+            some = found[action].changes
+            if stopped is not None:
+                some = [guard.held_back(one) for one in some]
+            elif not call.is_dry_run:
                 some = await self._apply(some, call)
-            n_left = n_due[action] - sum(one.is_applied for one in found[action]) if stopped is None else 0
-            done[action] = _done(action, [one.decision for one in some], n_left=max(0, n_left), limit=call.limit)
+            done[action] = _done(
+                action,
+                [one.decision for one in some],
+                n_more=max(0, found[action].n_spared - n_shown),
+                n_left=0 if stopped is not None else max(0, whole[action].n_due - found[action].n_due),
+                limit=call.limit,
+            )
         return stopped
 
     async def _read_past(self, state: overlay.State) -> None:
@@ -236,31 +277,43 @@ class _Pass:
             self._past[record.entry_id] = past.of(told, is_pinned=record.is_pinned)
 
     async def _decide(
-        self, actions: Sequence[decisions.Action], state: overlay.State, call: decisions.Call, *, limit: int | None
-    ) -> Found:
-        """Return what each action decides, at most `limit` of it to be applied; the overlay has it afterwards."""
-        fits = windows.fits(call.filters)
-        found: Found = {}
+        self,
+        actions: Sequence[decisions.Action],
+        state: overlay.State,
+        call: decisions.Call,
+        *,
+        is_limited: bool = False,
+        drastic: set[str] | None = None,
+    ) -> dict[decisions.Action, Found]:
+        """Return what each action decides; the overlay has it afterwards.
+
+        Args:
+            actions: In order.
+            state: The overlay.
+            call: Its limit says how many changes are kept.
+            is_limited: No more is decided than is kept; else all is.
+            drastic: Takes in the entry ids that the safety stop counts.
+        """
+        fits, n_shown = windows.fits(call.filters), _n_shown(call.limit)
+        result: dict[decisions.Action, Found] = {}
         for action in actions:
-            found[action] = some = []
+            result[action] = found = Found()
             plan = self._planner(action, state)
-            n_applied = 0
             for nth, record in enumerate(state.records):
                 if nth % SLICE == SLICE - 1:
                     await asyncio.sleep(0)
-                if not fits(record):
-                    continue
-                one = plan(record)
+                one = plan(record) if fits(record) else None
                 if one is None:
                     continue
-                if one.is_applied:
-                    if n_applied == limit:
-                        continue
-                    n_applied += 1
+                if not one.is_applied:
+                    found.spare(one, n_shown)
+                elif not is_limited or found.n_due != call.limit:
+                    found.take(one, call.limit)
+                    if drastic is not None and one.is_drastic:
+                        drastic.add(record.entry_id)
                     if one.decayed is None:
                         state.change((record.entry_id,), str(one.decision.after["status"]))
-                some.append(one)
-        return found
+        return result
 
     def _planner(
         self, action: decisions.Action, state: overlay.State
@@ -350,20 +403,25 @@ class _Pass:
             await self._desk.until_shown(await self._desk.reader.lsn())
 
 
+def _n_shown(limit: int | None) -> int:
+    """Return how many of those that are spared an answer shows of each action."""
+    return decisions.DEFAULT_LIMIT if limit is None else limit
+
+
 def _done(
-    action: decisions.Action, found: Iterable[decisions.Decision], *, n_left: int, limit: int | None
+    action: decisions.Action, found: Iterable[decisions.Decision], *, n_more: int, n_left: int, limit: int | None
 ) -> outcome.Done:
-    """Return what an action decided; what is skipped is shown up to the limit."""
+    """Return what an action decided; what is skipped is shown up to the limit, and `n_more` are not even in `found`."""
     applied: list[decisions.Decision] = []
     skipped: list[decisions.Decision] = []
     for one in found:
         (applied if one.decision == "apply" else skipped).append(one)
-    shown = skipped[: decisions.DEFAULT_LIMIT if limit is None else limit]
+    shown = skipped[: _n_shown(limit)]
     return outcome.Done(
         action=action,
         candidates=(*applied, *shown),
         n_applied=len(applied),
-        n_skipped=len(skipped),
+        n_skipped=len(skipped) + n_more,
         n_left=n_left,
     )
 

@@ -294,12 +294,17 @@ def live(n: int) -> list[store.Record]:
     return [governed.record(entry_id=f"mem_20260302_{nth:08}") for nth in range(n)]
 
 
+def drastic(*changes: change.Change | None) -> set[str]:
+    """Return the ids that the safety stop counts."""
+    return {one.record.entry_id for one in changes if one is not None and one.is_drastic}
+
+
 def test_more_than_half_stops_a_pass_and_half_does_not() -> None:
     """Six of twelve go, seven of thirteen do not."""
     records, changes = expiring(6)
-    assert guard.check([*records, *live(6)], {"expire": changes}, 0.5) is None
+    assert guard.check([*records, *live(6)], drastic(*changes), 0.5) is None
     records, changes = expiring(7)
-    stopped = guard.check([*records, *live(6)], {"expire": changes}, 0.5)
+    stopped = guard.check([*records, *live(6)], drastic(*changes), 0.5)
     assert stopped is not None
     assert (7, 13) == (stopped.affected, stopped.total)
 
@@ -307,9 +312,9 @@ def test_more_than_half_stops_a_pass_and_half_does_not() -> None:
 def test_five_memories_never_stop_a_pass() -> None:
     """All of five may go, all of six may not."""
     records, changes = expiring(5)
-    assert guard.check(records, {"expire": changes}, 0.5) is None
+    assert guard.check(records, drastic(*changes), 0.5) is None
     records, changes = expiring(6)
-    assert guard.check(records, {"expire": changes}, 0.5) is not None
+    assert guard.check(records, drastic(*changes), 0.5) is not None
 
 
 def test_one_step_of_decay_does_not_count_and_two_do() -> None:
@@ -317,15 +322,14 @@ def test_one_step_of_decay_does_not_count_and_two_do() -> None:
     records = live(10)
     for days, is_stopped in ((27, False), (28, True)):
         found = [decay.plan(one, "active", POLICIES, START_US + days * DAY_US) for one in records]
-        changes = [one for one in found if one is not None]
-        assert is_stopped == (guard.check(records, {"decay": changes}, 0.5) is not None)
+        assert is_stopped == (guard.check(records, drastic(*found), 0.5) is not None)
 
 
 def test_a_memory_that_expires_and_is_archived_counts_once() -> None:
     """What is counted is memories, not changes."""
     records, changes = expiring(6)
     both = [archive.plan(one, "expired", START_US, POLICIES, START_US) for one in records]
-    found = guard.check([*records, *live(6)], {"expire": changes, "archive": [one for one in both if one]}, 0.5)
+    found = guard.check([*records, *live(6)], drastic(*changes, *both), 0.5)
     assert found is None
 
 

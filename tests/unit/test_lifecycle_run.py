@@ -396,6 +396,17 @@ async def test_episodes_are_left_alone_until_that_is_wished(life: governed.Life)
     assert ("archived", 0.3) == ((await life.look(one)).status, (await life.look(one)).importance)
 
 
+async def test_what_is_spared_is_counted_and_shown_up_to_the_limit(life: governed.Life) -> None:
+    """Of thousands that are spared each night an answer has the first, and the number; what is due is not among them."""
+    await life.remember_all([{"memory_type": "working", "path": f"p{nth}", "pinned": "true"} for nth in range(5)])
+    await life.remember_all([{"memory_type": "working", "path": f"p{nth}"} for nth in range(4)])
+    life.calendar.pass_days(1)
+    for is_dry_run in (True, False):
+        (found,) = (await life.reflect("decay", limit=3, is_dry_run=is_dry_run)).actions
+        assert (3, 5, 1) == (found.n_applied, found.n_skipped, found.n_left)
+        assert ["apply"] * 3 + ["skip"] * 3 == [one.decision for one in found.candidates]
+
+
 async def test_an_action_that_nobody_plans_is_skipped_with_the_reason(life: governed.Life) -> None:
     """The others run."""
     await mixed(life)
