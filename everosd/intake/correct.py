@@ -144,7 +144,7 @@ def _share(one: frozenset[str], other: frozenset[str]) -> float:
 
 @functools.lru_cache(maxsize=4096)
 def _read(statement: str) -> _Statement:
-    speaker, text = "", _IDIOMS.sub(" ", _DATED.sub(" ", statement[:MAX_CHARS]))
+    speaker, text = "", _IDIOMS.sub(" ", _SHOWN.sub(" ", _DATED.sub(" ", statement[:MAX_CHARS])))
     if match := _SPEAKER.match(text):
         speaker, text = _first(match["name"]), match["text"]
     claims: list[_Claim] = []
@@ -327,6 +327,18 @@ _CLAUSES = re.compile(
 )  # fmt: skip
 _DATED = re.compile(r"\s*[(（]\d{4}-\d\d(?:-\d\d)?(?:[^()（）]*\d)?[)）]|\b\d{4}-\d\d-\d\d\b")
 """Dates in brackets are when something was said to be, as `intake.when` puts them there."""
+_SHOWN = re.compile(
+    r"[(（\[][^()（）\[\]:：\n]{0,40}?(?:\b(?:"
+    + _any(
+        "picture pictures photo photos photograph image images video gif screenshot drawing sketch attachment file bild bilder foto fotos"
+        " datei anhang imagen imágenes vídeo archivo immagine immagini allegato imagem imagens anexo dessin fichier"
+    )
+    + r")\b|"
+    + _any("图片 照片 截图 图像 视频 画像 写真 動画")
+    + r")[^()（）\[\]:：\n]{0,20}[:：][^()（）\[\]]*[)）\]]",
+    re.IGNORECASE,
+)
+"""`(picture: two cats on a sofa)` says what somebody shows: another picture with one cat contradicts nothing."""
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 _UNSPACED = re.compile(r"[\u3041-\u30ff\u4e00-\u9fff]")
 _NUMBER_WORDS = {

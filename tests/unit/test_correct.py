@@ -28,6 +28,7 @@ CONTRADICTIONS = [
     ("Mara: I'm married now!", "Mara: I am single."),
     ("Mara: I quit smoking cigarettes.", "Mara: I smoke cigarettes."),
     ("Mara: I have three kids.", "Mara: I have two kids."),
+    ("Mara: Hello again. (My profile: I have three kids.)", "Mara: I have two kids."),
     ("Mara: My dog is called Bilbo.", "Mara: My dog is called Frodo."),
     ("Mara: I am not allergic to peanuts.", "Mara: I am allergic to peanuts."),
     ("Mara: I'm not vegetarian anymore, I eat meat.", "Mara: I'm a strict vegetarian."),
@@ -77,6 +78,11 @@ CONTRADICTIONS = [
 ]
 
 COMPATIBLE = [
+    (
+        "Mara: Look how cute! (shows a picture: a photo of two cats sitting on a wall in a yard)",
+        "Mara: This calms me down. (shows a picture: a photo of three cats sitting on walls in a yard)",
+    ),
+    ("Mara: Look! [Image: two cats are sitting on a wall]", "Mara: Nice. [Image: three cats are sitting on a wall]"),
     ("Mara: I love coffee.", "Mara: I love tea."),
     ("Mara: I bought a red bike.", "Mara: I bought a red car."),
     ("Ben: I live in Berlin.", "Mara: I live in Munich."),
