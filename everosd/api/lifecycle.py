@@ -28,8 +28,6 @@ AWAY = tuple(status for status in STATUSES if status != "active")
 TITLE_CHARS = 100
 MANY = 1000
 """Decisions whose answer is made by a thread: the loop has its turns meanwhile."""
-MAX_CALLS = 10_000
-"""Audit rows among which those of one tool are looked for."""
 
 
 class Lifecycle:
@@ -202,14 +200,12 @@ class Lifecycle:
             owner,
             actions=actions,
             run_id=asked.run_id,
+            tool=tool,
             since_us=since_us,
             until_us=until_us,
-            limit=MAX_CALLS if tool else asked.limit + 1,
-            offset=0 if tool else asked.offset,
+            limit=asked.limit + 1,
+            offset=asked.offset,
         )
-        if tool:
-            found = [one for one in found if one.fields.get("tool") == tool]
-            found = found[asked.offset : asked.offset + asked.limit + 1]
         items = tuple(self._told(owner, one) for one in found[: asked.limit])
         return reply.success(request, lifecycle_schema.AuditData(items=items, has_more=len(found) > asked.limit))
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from everosd import clock
 from everosd.lifecycle import guard, outcome
 from everosd.lifecycle import row as rows
 from everosd.log import entry, escape, view
@@ -37,6 +38,8 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     actions: tuple[str, ...] = ()
     parameters: str = ""
     """JSON."""
+    until_us: int | None = None
+    """End of the window, microseconds since 1970: what came while the call was at work is for the next. None: it does not say."""
     counts: Mapping[str, Counts] = {}
     """By action. Never mutated."""
     stopped: guard.Stopped | None = None
@@ -64,6 +67,7 @@ def draft(told: Told, at: dt.datetime) -> entry.Draft:
         "dry_run": "true" if told.is_dry_run else "false",
         "actions": escape.write_list(told.actions) if told.actions else "",
         "parameters": told.parameters,
+        "until": "" if told.until_us is None else rows.stamp(clock.from_us(told.until_us)),
         "counts": msgspec.json.encode(written).decode(),
         "error": told.error.replace("\n", " "),
     }
@@ -85,6 +89,7 @@ def read(found: entry.Entry) -> Told | None:
         is_dry_run=fields.get("dry_run", "") == "true",
         actions=escape.read_list(fields.get("actions", "")),
         parameters=fields.get("parameters", ""),
+        until_us=view.moment_us(fields.get("until", ""), dt.UTC),
         counts=written.actions,
         stopped=written.stopped,
         error=fields.get("error", ""),

@@ -384,6 +384,7 @@ class _Pass:
                 is_dry_run=call.is_dry_run,
                 actions=tuple(asked),
                 parameters=wanted.parameters,
+                until_us=call.window.until_us,
                 counts={action: audit.Counts.of(one) for action, one in done.items()},
                 stopped=stopped,
                 error=error,

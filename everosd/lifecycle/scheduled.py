@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import structlog
 
@@ -20,8 +20,12 @@ NAME = "run_lifecycle"
 
 SHOWN = 100
 """Decisions of each action and owner in what a dry run shows; all are counted."""
-_ROWS = 20
-"""Audit rows among which the last run is looked for."""
+SHOWN_OWNERS = 100
+"""Owners of whom a dry run shows decisions; of all of them they are counted."""
+_ROWS = 100
+"""Audit rows that are read at once, until the last run is found …"""
+_MAX_ROWS = 10_000
+"""… among so many."""
 
 
 class Scheduled:
@@ -55,7 +59,7 @@ class Scheduled:
         """
         await self._desk.caught_up()
         for owner in await store.owners(self._desk.reader, store.KINDS):
-            for told in await self._audits(owner):
+            async for _, told in self._told(owner):
                 if not told.is_dry_run and set(told.actions) & set(decisions.GUARDED):
                     self.alarms.note(owner, told.stopped)
                     break
@@ -76,7 +80,7 @@ class Scheduled:
             Exception: the first of such faults, once everybody had their turn.
         """
         await self._desk.caught_up()
-        found: list[outcome.Result] = []
+        found = _Summary()
         failed: Exception | None = None
         for owner in await store.owners(self._desk.reader, store.KINDS):
             if fire.is_stopping():
@@ -84,7 +88,7 @@ class Scheduled:
             if not self._is_due(owner, fire):
                 continue
             try:
-                found.append(await self._pass(owner, fire))
+                found.take(await self._pass(owner, fire))
             except Exception as error:  # the others have their turn
                 failed = failed or error
                 if isinstance(error, errors.EverosdError):
@@ -93,7 +97,7 @@ class Scheduled:
                     log.exception("lifecycle_failed", owner=owner.id)
         if failed is not None:
             raise failed
-        return strategy.Done(note=_note(found), detail=_detail(found))
+        return strategy.Done(note=found.note(), detail=found.detail())
 
     def _is_due(self, owner: types.Owner, fire: strategy.Fire) -> bool:
         wanted = self._wanted()
@@ -121,42 +125,57 @@ class Scheduled:
         """Return the time since the last run, at least a day: however seldom it runs, nothing is left out."""
         now_us = self._desk.now_us()
         window = windows.of(now_us)
-        for at_us, told in await self._told(owner):
-            if told.tool == NAME and not told.is_dry_run and not told.error:
-                return decisions.Window(since_us=min(window.since_us, at_us), until_us=now_us)
+        async for at_us, told in self._told(owner, tool=NAME):
+            if not told.is_dry_run and not told.error:
+                since_us = at_us if told.until_us is None else told.until_us
+                return decisions.Window(since_us=min(window.since_us, since_us), until_us=now_us)
         return window
 
-    async def _audits(self, owner: types.Owner) -> list[audit.Told]:
-        return [told for _, told in await self._told(owner)]
-
-    async def _told(self, owner: types.Owner) -> list[tuple[int, audit.Told]]:
-        """Return the newest audit rows, with their moments."""
-        found = await store.rows(self._desk.reader, owner, actions=(audit.ACTION,), limit=_ROWS)
-        return [(audit.at_us(one) or 0, told) for one in found if (told := audit.read(one)) is not None]
-
-
-def _note(found: list[outcome.Result]) -> str:
-    """Return what was done, in one line."""
-    counts = {
-        action: sum(one.n_applied for each in found for one in each.actions if one.action == action)
-        for action in decisions.ORDER
-    }
-    done = ", ".join(f"{action} {n:,}" for action, n in counts.items() if n) or "nothing was due"
-    n_stopped = sum(one.stopped is not None for one in found)
-    said = f"{len(found):,} owner{'' if len(found) == 1 else 's'}: {done}"
-    return f"{said}; {n_stopped:,} stopped as too much at once" if n_stopped else said
+    async def _told(self, owner: types.Owner, tool: str | None = None) -> AsyncIterator[tuple[int, audit.Told]]:
+        """Yield audit rows with their moments, the newest first: dry runs of an agent may lie before the last real one."""
+        for offset in range(0, _MAX_ROWS, _ROWS):
+            found = await store.rows(
+                self._desk.reader, owner, actions=(audit.ACTION,), tool=tool, limit=_ROWS, offset=offset
+            )
+            for one in found:
+                if (told := audit.read(one)) is not None:
+                    yield audit.at_us(one) or 0, told
+            if len(found) < _ROWS:
+                return
 
 
-def _detail(found: list[outcome.Result]) -> dict[str, object]:
-    return {
-        "evaluated_at": clock.from_us(max((one.evaluated_us for one in found), default=0)).isoformat()
-        if found
-        else None,
-        "owners": [_of_owner(one) for one in found],
-    }
+class _Summary:
+    """What is told of passes over many owners; what they decided is let go of, one by one."""
+
+    def __init__(self) -> None:
+        self._counts = dict.fromkeys(decisions.ORDER, 0)
+        self._owners: list[dict[str, object]] = []
+        self._n_stopped = 0
+        self._evaluated_us = 0
+
+    def take(self, found: outcome.Result) -> None:
+        """Take in what became of one owner."""
+        for one in found.actions:
+            self._counts[one.action] += one.n_applied
+        self._n_stopped += found.stopped is not None
+        self._evaluated_us = max(self._evaluated_us, found.evaluated_us)
+        n_shown = SHOWN if found.is_dry_run and len(self._owners) < SHOWN_OWNERS else 0
+        self._owners.append(_of_owner(found, n_shown))
+
+    def note(self) -> str:
+        """Return what was done, in one line."""
+        done = ", ".join(f"{action} {n:,}" for action, n in self._counts.items() if n) or "nothing was due"
+        n = len(self._owners)
+        said = f"{n:,} owner{'' if n == 1 else 's'}: {done}"
+        return f"{said}; {self._n_stopped:,} stopped as too much at once" if self._n_stopped else said
+
+    def detail(self) -> dict[str, object]:
+        """Return the same by owner."""
+        at = clock.from_us(self._evaluated_us).isoformat() if self._owners else None
+        return {"evaluated_at": at, "owners": self._owners}
 
 
-def _of_owner(found: outcome.Result) -> dict[str, object]:
+def _of_owner(found: outcome.Result, n_shown: int) -> dict[str, object]:
     return {
         "owner_id": found.owner.id,
         "owner_type": found.owner.type,
@@ -177,7 +196,7 @@ def _of_owner(found: outcome.Result) -> dict[str, object]:
                         "before": each.before,
                         "after": each.after,
                     }
-                    for each in (one.candidates[:SHOWN] if found.is_dry_run else ())
+                    for each in one.candidates[:n_shown]
                 ],
             }
             for one in found.actions

@@ -128,6 +128,8 @@ _PATTERNS = (
 _MOMENTS = msgspec.json.Decoder(tuple[int, ...])
 INLINE = 1000
 """More records than this are made beside the event loop."""
+INLINE_ROWS = 20
+"""The same of rows of the log, which may hold whole texts."""
 
 
 async def records(
@@ -234,14 +236,16 @@ async def _fetch(
 
 
 def _records(owner: types.Owner, found: Sequence[Sequence[Any]]) -> list[Record]:
-    return sorted((_record(owner, each) for each in found), key=_by_age)
+    same: dict[str, str] = {}
+    return sorted((_record(owner, each, same) for each in found), key=_by_age)
 
 
 def _by_age(one: Record) -> tuple[int, str]:
     return one.created_us, one.entry_id
 
 
-def _record(owner: types.Owner, columns: Sequence[Any]) -> Record:
+def _record(owner: types.Owner, columns: Sequence[Any], same: dict[str, str]) -> Record:
+    """Return a memory; what many have in common stands in `same` once."""
     (
         key, entry_id, kind, memory_type, memory_path, status, own_status, expires_us, timestamp_us, session_id,
         lsn, path_file, importance, own_importance, confidence, updated_us, is_pinned, bucket, scope, team_id,
@@ -253,11 +257,11 @@ def _record(owner: types.Owner, columns: Sequence[Any]) -> Record:
         key=key,
         owner=owner,
         entry_id=entry_id,
-        kind=kind,
-        memory_type="episodic" if kind == "episode" else memory_type,
-        path=memory_path,
-        status=status,
-        own_status=own_status,
+        kind=same.setdefault(kind, kind),
+        memory_type="episodic" if kind == "episode" else same.setdefault(memory_type, memory_type),
+        path=same.setdefault(memory_path, memory_path),
+        status=same.setdefault(status, status),
+        own_status=same.setdefault(own_status, own_status),
         importance=own if decayed is None else decayed,
         own_importance=own_importance or "",
         confidence=CONFIDENCE if confidence is None else confidence,
@@ -275,7 +279,7 @@ def _record(owner: types.Owner, columns: Sequence[Any]) -> Record:
         successor=successor or "",
         is_pinned=bool(is_pinned),
         is_redacted=bool(is_redacted),
-        bucket=bucket or BUCKET,
+        bucket=same.setdefault(bucket, bucket) if bucket else BUCKET,
         scope=scope or "",
         team_id=team_id or "",
         session_id=session_id,
@@ -283,7 +287,7 @@ def _record(owner: types.Owner, columns: Sequence[Any]) -> Record:
         promotion_key=promotion_key or "",
         n_versions=n_versions or 0,
         lsn=lsn,
-        path_file=path_file,
+        path_file=types.RelPath(same.setdefault(path_file, path_file)),
     )
 
 
@@ -343,6 +347,7 @@ async def rows(
     target: str | None = None,
     actions: Sequence[str] | None = None,
     run_id: str | None = None,
+    tool: str | None = None,
     since_us: int | None = None,
     until_us: int | None = None,
     limit: int = 100,
@@ -350,7 +355,7 @@ async def rows(
 ) -> list[entry.Entry]:
     """Return rows of `.lifecycle/` about memories, and audit rows, the newest first; `until_us` is not included.
 
-    Without `actions`: all but `usage` and `removed`.
+    Without `actions`: all but `usage` and `removed`. `tool` is who called, of audit rows.
     """
     wheres, values = [_OWNER.replace("e.", "r.")], list[object](_scope(owner))
     if target is not None:
@@ -363,12 +368,19 @@ async def rows(
         if value is not None:
             wheres.append(condition)
             values.append(value)
+    if tool is not None:
+        wheres.append("instr(e.raw, ?) > 0")
+        values.append(f"\n**tool**: {tool}\n")
     found = await reader.fetch(
         "SELECT e.entry_id, e.raw FROM lifecycle_rows r CROSS JOIN entries e ON e.key = r.key"  # noqa: S608
         f" WHERE {' AND '.join(wheres)} AND e.is_shadowed = 0"
         " GROUP BY r.key ORDER BY r.place DESC, e.entry_id DESC LIMIT ? OFFSET ?",
         (*values, limit, offset),
     )
+    return _entries(found) if len(found) <= INLINE_ROWS else await asyncio.to_thread(_entries, found)
+
+
+def _entries(found: Sequence[Sequence[Any]]) -> list[entry.Entry]:
     return [entry_text.read("lifecycle", entry_id, raw) for entry_id, raw in found]
 
 

@@ -169,7 +169,7 @@ async def test_a_ledger_of_the_version_before_reads_memories_and_logs_of_the_lif
         root = door.root
 
         def forget(connection: sqlite3.Connection) -> None:
-            for table in ("typed_memories", "lifecycle_rows", "lifecycle_state"):
+            for table in ("typed_memories", "importance_edits", "lifecycle_rows", "lifecycle_state"):
                 connection.execute(f"DROP TABLE {table}")
             connection.execute("DROP INDEX entries_away")
             connection.execute("UPDATE entries SET status = 'active'")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import zoneinfo
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from everosd import config, errors, types
+from everosd import clock, config, errors, types
 from everosd.engine import schedule, strategy
 from everosd.engine import settings as strategy_settings
 from everosd.lifecycle import alarm, outcome, scheduled
@@ -233,6 +233,37 @@ async def test_the_window_reaches_back_to_the_last_run(desk: Desk, monkeypatch: 
     await desk.run()
     spans = [one.window.until_us - one.window.since_us for one in seen if one.window is not None]
     assert [24, 9 * 24, 9 * 24, 24] == [span // windows.HOUR_US for span in spans]
+
+
+async def test_the_window_begins_where_that_of_the_last_run_ended(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What came while that run was at work is for the next, however many calls agents have made in between."""
+    write = desk.life.parts.log
+
+    async def slow(owner: types.Owner, drafts: Sequence[entry.Draft]) -> tuple[types.EntryId, ...]:
+        desk.life.calendar.pass_days(0.01)
+        return await write(owner, drafts)
+
+    began = desk.life.calendar.now()
+    monkeypatch.setattr(desk.life.parts, "log", slow)
+    await desk.run()
+    monkeypatch.undo()
+    told = {"action": "audit", "tool": "reflect", "dry_run": "true", "counts": "{}"}
+    at = desk.life.calendar.now().isoformat()
+    await desk.life.parts.log(JON, [entry.Draft(fields={"timestamp": at, **told}) for _ in range(120)])
+    await desk.life.root.settled()
+    desk.life.calendar.pass_days(9)
+    seen: list[outcome.Wanted] = []
+    reflect = desk.life.passes.reflect
+
+    async def note(owner: types.Owner, wanted: outcome.Wanted) -> outcome.Result:
+        seen.append(wanted)
+        return await reflect(owner, wanted)
+
+    monkeypatch.setattr(desk.life.passes, "reflect", note)
+    await desk.run()
+    jon = seen[0].window
+    assert jon is not None
+    assert (2, clock.to_us(began)) == (len(seen), jon.since_us)
 
 
 async def test_Y03_an_alarm_outlives_a_restart_and_goes_with_a_pass_that_goes_through(desk: Desk) -> None:
