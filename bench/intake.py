@@ -14,6 +14,7 @@ import datetime as dt
 import json
 import random
 import shutil
+import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -318,6 +319,7 @@ def _compared(found: Sequence[retrieval.Asked], floor: Sequence[retrieval.Asked]
     size = f"{len(found):,}"
     for k in retrieval.PLACES:
         least = 100 * retrieval.recall(floor, k)
+        won, lost, error = _told_apart(found, floor, k)
         yield Figure(
             name=f"LoCoMo through memory/add, verbatim, hybrid: recall@{k}",
             size=size,
@@ -325,7 +327,8 @@ def _compared(found: Sequence[retrieval.Asked], floor: Sequence[retrieval.Asked]
             unit="%",
             budget=least,
             is_floor=True,
-            note=f"the prepared root in the same run: {least:.1f} %; hit@{k} {100 * retrieval.hit(found, k):.1f} %",
+            note=f"the prepared root in the same run: {least:.2f} %; {won} questions better, {lost} worse, standard error of the "
+            f"difference {100 * error:.2f}; hit@{k} {100 * retrieval.hit(found, k):.1f} %",
         )
     yield Figure(
         name="LoCoMo through memory/add, verbatim, hybrid: MRR",
@@ -334,3 +337,10 @@ def _compared(found: Sequence[retrieval.Asked], floor: Sequence[retrieval.Asked]
         unit="%",
         note=f"the prepared root in the same run: {100 * retrieval.mrr(floor):.1f} %",
     )
+
+
+def _told_apart(found: Sequence[retrieval.Asked], floor: Sequence[retrieval.Asked], k: int) -> tuple[int, int, float]:
+    """Return how many questions one of them answers better, how many the other, and the error of their mean difference."""
+    gains = [retrieval.recall([one], k) - retrieval.recall([other], k) for one, other in zip(found, floor, strict=True)]
+    error = statistics.stdev(gains) / len(gains) ** 0.5
+    return sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains), error
