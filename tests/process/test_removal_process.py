@@ -29,10 +29,11 @@ def test_a_removal_that_was_killed_after_its_tombstone_is_finished_by_the_next_s
     """Kill -9 as soon as the tombstone is on disk: the next start leaves nothing of the text in any file, and says so."""
     http = daemon.start()
     said = {"user_id": "mara", "path": "notes", "semantic_key": "job"}
-    for text in (f"Mara was a {WORD}.", f"Mara is a {WORD}."):
-        answer = http.post("/api/v1/memory/remember", json={**said, "content": text})
-        assert 200 == answer.status_code, answer.text
-    asked = {"user_id": "mara", "memory_id": answer.json()["data"]["id"], "mode": "hard_delete", "confirm": True}
+    answers = [
+        http.post("/api/v1/memory/remember", json={**said, "content": text}).raise_for_status()
+        for text in (f"Mara was a {WORD}.", f"Mara is a {WORD}.")
+    ]
+    asked = {"user_id": "mara", "memory_id": answers[-1].json()["data"]["id"], "mode": "hard_delete", "confirm": True}
 
     def forget(client: httpx.Client = http) -> None:
         with contextlib.suppress(httpx.TransportError):

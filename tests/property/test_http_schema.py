@@ -28,7 +28,7 @@ from tests import effort
 HOST = "http://127.0.0.1:8000"
 PREFIX, SAME = openapi.PREFIXES
 IS_FUZZ = os.environ.get("HYPOTHESIS_PROFILE") == "fuzz"
-EXAMPLES = 1_000 if IS_FUZZ else effort.rounds(60, 25)
+EXAMPLES = 1_000 if IS_FUZZ else effort.rounds(60, 20)
 """Of each operation, right ones and wrong ones each."""
 ANSWER_S = 60.0
 DAY = "default_app/default_project/users/mara/episodes/episode-2026-03-02.md"
