@@ -176,11 +176,19 @@ class CapabilityMissing(EverosdError):
     """What is asked for needs a part that is not there."""
 
 
+MAX_SAID = 1000
+"""Characters of a request that a refusal repeats: nobody who sends 200 KB needs to have them back."""
+
+
 class RequestError(EverosdError):
     """A request cannot be answered as asked: the caller must change it."""
 
     def __init__(self, message: str, *, field: str = "") -> None:
-        """Say what is wrong; `field` is the dotted name of the field at fault, put at the end of the message."""
+        """Say what is wrong; `field` is the dotted name of the field at fault, put at the end of the message.
+
+        What was sent may stand in both, however long it is: they are cut.
+        """
+        message, field = (f"{one[:MAX_SAID]}…" if len(one) > MAX_SAID else one for one in (message, field))
         super().__init__(f"{message}: {field}" if field else message)
         self.field = field
 
