@@ -250,6 +250,8 @@ class Forgetting:
                 await self._desk.pen.expunge(path, of_entry)
             self._desk.step("entry_removed")
             await self._until_unknown(paths, known)
+        # Another file may have had it a moment ago: before it was moved, or with an older version of it.
+        await self._desk.pen.let_go()
         return left + await self._copies(entry_id, found, mode)
 
     async def _copies(self, entry_id: str, found: trace.Trace, mode: str) -> list[str]:

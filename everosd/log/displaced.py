@@ -155,11 +155,16 @@ class Watch:
                     self._let_go(watched)
 
     def make_room(self) -> None:
-        """Delete what nobody has open, at once: the disk is full."""
+        """Delete what nobody has open, at once: the disk is full, or a text is to be gone. What was saved into it stays."""
         with self._lock:
             for watched in tuple(self._watched):
-                if watched.displaced.is_closed and self._look(watched, is_final=True) is None:
+                if not watched.displaced.is_closed:
+                    continue
+                if self._look(watched, is_final=True) is None:
                     self._let_go(watched)
+                else:  # whoever asks for late saves gets it
+                    watched.digest, watched.base = watched.before
+                    watched.read = None
 
     def _look(self, watched: _Watched, is_final: bool) -> LateSave | None:  # noqa: FBT001 - private
         now_s = self._monotonic_s()

@@ -352,6 +352,10 @@ class Writer:
 
         return await self._context.in_thread(erase)
 
+    async def let_go(self) -> None:
+        """Delete at once what `.tmp/` has of files that lost their name, as far as nobody has it open."""
+        await self._context.in_thread(self._watch.make_room)
+
     def _forget_displaced(self, paths: Collection[types.RelPath]) -> None:
         """Delete what `.tmp/` has of files that something was taken out of. Blocks."""
         self._watch.forget(lambda path: _covers(paths, self._relative(path)))

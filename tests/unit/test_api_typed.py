@@ -635,6 +635,19 @@ async def test_a_memory_that_was_removed_for_good_leaves_no_trace(open_door: Ope
     assert again["status"] == done["status"] == ("active" if mode == "redact" else "deleted")
 
 
+@pytest.mark.parametrize("mode", ["redact", "hard_delete"])
+async def test_a_removed_text_was_in_tmp_where_its_memory_had_just_been_moved(open_door: Open, mode: str) -> None:
+    """What the file that it stood in before has left in `.tmp/` goes, too, before the answer comes."""
+    word = "Zanzibarquartz"
+    async with open_door({}) as door:
+        made = await remember(door, f"Atlas carries {word}.")
+        await ask(door, "update", memory_id=made["id"], content=f"Atlas carries much {word}.")
+        await ask(door, "update", memory_id=made["id"], path="somewhere/else")
+        await ask(door, "forget", memory_id=made["id"], mode=mode, confirm=True)
+        assert [] == holders(door.root, word)
+        await is_clean(door)
+
+
 async def test_a_redacted_memory_says_what_is_put_in_its_place(open_door: Open) -> None:
     """And nothing else is written into it any more."""
     async with open_door({}) as door:

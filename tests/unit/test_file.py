@@ -669,6 +669,17 @@ def test_a_full_disk_gets_the_room_of_what_nobody_holds(day: Path) -> None:
     assert [path for path in (day.parent / ".tmp").iterdir() if path.suffix == ".displaced"] == [held.now_at]
 
 
+def test_a_save_was_lost_where_the_disk_got_full_before_it_was_taken_up(day: Path) -> None:
+    """What was written into a displaced file that nobody has open any more is still a save."""
+    watch = displaced.Watch()
+    found = displaced_of(put(day))
+    watch.add(found)
+    found.now_at.write_bytes(SAVED)
+    watch.make_room()
+    watch.make_room()
+    assert [SAVED] == [each.data for each in watch.late_saves(is_final=True)]
+
+
 def crash(day: Path, moment: str, *, before: Callable[[], object] = lambda: None) -> None:
     """Replace `day` in a process that is killed at a moment; `before` happens just before the exchange."""
     pid = os.fork()

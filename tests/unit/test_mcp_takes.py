@@ -148,6 +148,7 @@ def test_arguments_nested_without_end_are_refused() -> None:
 def test_an_agent_was_sent_back_the_200_kilobytes_that_it_had_given_for_a_type() -> None:
     """A refusal repeats only the beginning of what does not fit."""
     said = refusal(takes.Remember, {"path": "p", "content": "c", "memory_type": "x" * 200_000})
-    assert said.startswith("Invalid enum value 'xxx") and said.endswith("memory_type")
+    assert said.startswith("Invalid enum value 'xxx")
+    assert said.endswith("memory_type")
     assert len(said) < 1200
     assert len(refusal(takes.Remember, {"path": "p", "content": "c", "x" * 200_000: 1})) < 1500
