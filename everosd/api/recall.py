@@ -129,7 +129,7 @@ class Recall:
             expires_at=None if row.expires_us is None else self._iso(row.expires_us),
             confidence=record.confidence,
             importance=self._importance(record, status, told, now_us),
-            version=versions.number_of(await versions.rows(reader, owner, entry_id), entry),
+            version=await versions.number(reader, owner, entry),
             sources=lineage.sources(owner.id, entry.fields.get("sources", "")),
             occurred_from=entry.fields.get("occurred_from", ""),
             occurred_to=entry.fields.get("occurred_to", ""),

@@ -108,10 +108,8 @@ class Remembering:
     async def _known(self, record: lifecycle.Record) -> update.Written:
         found = await self._row(record)
         now = memory.of_row(found)
-        ended = await versions.rows(self._desk.reader, found.owner, found.entry_id)
-        return update.Written(
-            outcome="duplicate", row=found, version=versions.number_of(ended, now), digest=memory.digest_of(now)
-        )
+        version = await versions.number(self._desk.reader, found.owner, now)
+        return update.Written(outcome="duplicate", row=found, version=version, digest=memory.digest_of(now))
 
     async def _row(self, record: lifecycle.Record) -> store_row.EntryRow:
         found = await self._desk.reader.find(record.owner, record.entry_id)

@@ -203,7 +203,7 @@ class Updates:
         old = await self._desk.pen.update(found.path, found.entry_id, lambda one: one)
         if not old.raw:  # somebody else's change is in the same write; the next look has it
             old = await self._desk.pen.update(found.path, found.entry_id, lambda one: one)
-        number = versions.number_of(await versions.rows(self._desk.reader, found.owner, found.entry_id), old)
+        number = await versions.number(self._desk.reader, found.owner, old)
         if expected.version not in (None, number):
             message = f"{found.entry_id} is at version {number}, not {expected.version}"
             raise errors.Conflict(message, hint="read it again, then decide")

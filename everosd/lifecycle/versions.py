@@ -15,8 +15,10 @@ from everosd.lifecycle import memory, row
 from everosd.log import entry, entry_text
 from everosd.store import lifecycle, read
 
-MAX_ROWS = 10_000
-"""Rows about one memory that are looked at."""
+MAX_ROWS = 1000
+"""Rows about one memory that a history is made of, the newest."""
+_NEWEST = 5
+"""Rows that tell the number of the present version: numbers grow, and none but the newest can be void."""
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +74,12 @@ def _number(one: entry.Entry) -> int:
 
 def _inline(current: entry.Entry) -> int:
     return max(1, _number(current))
+
+
+async def number(reader: read.Reader, owner: types.Owner, current: entry.Entry) -> int:
+    """Return the number of the present version of a memory, however many there have been."""
+    found = await lifecycle.rows(reader, owner, target=current.id, actions=row.VERSIONS, limit=_NEWEST)
+    return number_of(found, current)
 
 
 async def rows(reader: read.Reader, owner: types.Owner, target: str) -> list[entry.Entry]:
