@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import collections
 import datetime as dt
 import textwrap
 from typing import TYPE_CHECKING, cast, get_args
@@ -17,6 +16,7 @@ from everosd.log import entry as log_entry
 from everosd.log import escape, view
 from everosd.store import lifecycle as store
 from everosd.store import report
+from everosd.store import row as store_row
 
 if TYPE_CHECKING:
     from everosd.lifecycle import decisions, outcome, scheduled
@@ -117,33 +117,33 @@ class Lifecycle:
         statuses = _statuses(asked.status)
         owner = await scope.owner_or_only_user(asked, self._given.reader)
         now_us = self._given.now_us()
-        kinds = store.KINDS if asked.kind is None else (asked.kind,)
-        found = await store.records(
+        found = await store.standing(
             self._given.reader,
             owner,
-            kinds=kinds,
-            statuses=(),
+            now_us,
+            kinds=store.KINDS if asked.kind is None else (asked.kind,),
+            statuses=statuses,
             memory_type=asked.memory_type or "%",
             path=asked.path_filter or "%",
+            limit=asked.limit,
+            offset=asked.offset,
         )
-        by_status = collections.Counter(_status(one, now_us) for one in found)
-        wanted = [one for one in found if _status(one, now_us) in statuses]
-        wanted.sort(key=lambda one: (_since_us(one, now_us) or one.created_us, one.entry_id), reverse=True)
-        page = wanted[asked.offset : asked.offset + asked.limit]
-        items = [await self._item(one, now_us) for one in page]
+        rows = {row.key: row for row in await self._given.reader.rows([one.key for one in found.records])}
+        items = [await self._item(one, rows.get(one.key), now_us) for one in found.records]
+        total = sum(found.counts.get(status, 0) for status in dict.fromkeys(statuses))
         return reply.success(
-            request,
-            lifecycle_schema.LifecycleData(items=tuple(items), total_count=len(wanted), counts=dict(by_status)),
+            request, lifecycle_schema.LifecycleData(items=tuple(items), total_count=total, counts=found.counts)
         )
 
-    async def _item(self, record: store.Record, now_us: int) -> lifecycle_schema.LifecycleItem:
+    async def _item(
+        self, record: store.Record, row: store_row.EntryRow | None, now_us: int
+    ) -> lifecycle_schema.LifecycleItem:
         status, reason, since_us, successor = (
             _status(record, now_us),
             record.reason,
             _since_us(record, now_us),
             record.successor,
         )
-        row = await self._given.reader.find(record.owner, record.entry_id)
         if status == "deprecated" and row is not None and row.deprecated_by is not None:
             successor, reason = row.deprecated_by, "replaced by its successor"
             since_us = await self._written_us(record.owner, successor)

@@ -203,6 +203,58 @@ async def records(
     return await _fetch(reader, owner, " AND ".join(filter(None, wheres)), [*values, limit], index)
 
 
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of an owner's memories by what they are at a moment, and how many there are."""
+
+    records: list[Record]
+    counts: dict[str, int]
+    """By status, those of other statuses as well; active ones past their `expires_at` count as `expired`."""
+
+
+_STATUS_NOW = "CASE WHEN e.status = 'active' AND e.expires_us <= ? THEN 'expired' ELSE e.status END"
+
+
+async def standing(
+    reader: read.Reader,
+    owner: types.Owner,
+    now_us: int,
+    *,
+    kinds: Sequence[str] = KINDS,
+    statuses: Sequence[str],
+    memory_type: str = "%",
+    path: str = "%",
+    limit: int,
+    offset: int = 0,
+) -> Standing:
+    """Return memories of an owner that have one of these statuses at `now_us`, what changed last first.
+
+    Filters are as `records` has them. Blocks nobody: counted and sorted by the ledger.
+    """
+    where = [f"{_OWNER} AND e.is_shadowed = 0", _among("e.kind", [each for each in kinds if each in KINDS])]
+    values: list[object] = list(_scope(owner))
+    columns = dict(_PATTERNS)
+    for column, pattern in ((columns["memory_type"], memory_type), (columns["path"], path)):
+        said, its = match(column, pattern)
+        where.append(said)
+        values += its
+    bound = " AND ".join(filter(None, where))
+    counted = await reader.fetch(
+        f"SELECT {_STATUS_NOW}, count(*) FROM entries e WHERE {bound} GROUP BY 1",  # noqa: S608  # our own columns
+        (now_us, *values),
+    )
+    found = await reader.fetch(
+        f"SELECT {_FIELDS} FROM entries e {_JOINED} WHERE {bound}"  # noqa: S608
+        f" AND {_STATUS_NOW} IN (SELECT value FROM json_each(?))"
+        " ORDER BY coalesce(CASE e.status WHEN 'active' THEN iif(e.expires_us <= ?, e.expires_us, NULL) ELSE s.status_us END,"
+        " e.timestamp_us) DESC, e.entry_id DESC LIMIT ? OFFSET ?",
+        (*values, now_us, msgspec.json.encode(list(statuses)).decode(), now_us, limit, offset),
+    )
+    same: dict[str, str] = {}
+    return Standing(
+        records=[_record(owner, each, same) for each in found], counts={str(name): int(n) for name, n in counted}
+    )
+
+
 def match(column: str, pattern: str) -> tuple[str, tuple[str, ...]]:
     """Return the SQL condition that a column fits a pattern, with its parameters; empty where anything fits."""
     if not pattern.strip("%"):
