@@ -14,14 +14,21 @@ Pattern = Annotated[str, msgspec.Meta(max_length=1000)]
 """`%` stands for anything, `foo%` for what begins so."""
 MAX_LIMIT = 100_000
 MAX_PAGE = 1000
+MAX_ACTIONS, MAX_ACTIONS_CHARS = 20, 200
+"""What was asked for stands in the row of the call."""
 
 
 class ReflectRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Body of POST memory/reflect."""
 
-    actions_csv: str | None = None
+    actions_csv: Annotated[str, msgspec.Meta(max_length=MAX_ACTIONS_CHARS)] | None = None
     """Of summarize, promote, expire, decay and archive, with commas between; they run in this order. None: all."""
-    actions: tuple[str, ...] | None = None
+    actions: (
+        Annotated[
+            tuple[Annotated[str, msgspec.Meta(max_length=MAX_ACTIONS_CHARS)], ...], msgspec.Meta(max_length=MAX_ACTIONS)
+        ]
+        | None
+    ) = None
     """The same as a list."""
     dry_run: bool = False
     """Show every decision and its reason; nothing is written but the record of the call."""

@@ -59,7 +59,9 @@ class RememberRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Write nothing where an active memory at the same path says the same."""
     metadata: JsonOrText | None = None
     provenance: JsonOrText | None = None
-    source_ids: Annotated[tuple[str, ...], msgspec.Meta(max_length=MAX_SOURCES)] = ()
+    source_ids: Annotated[
+        tuple[Annotated[str, msgspec.Meta(max_length=1000)], ...], msgspec.Meta(max_length=MAX_SOURCES)
+    ] = ()
     user_id: schema.OwnerId | None = None
     """Whose memory; without it and `agent_id` the only user of the scope."""
     agent_id: schema.OwnerId | None = None
@@ -88,7 +90,7 @@ class UpdateRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """What is taken away."""
     expected_version: Annotated[int, msgspec.Meta(ge=1)] | None = None
     """Nothing is written where it is at another version."""
-    expected_digest: str | None = None
+    expected_digest: Label | None = None
     """Nothing is written where its text is another one, by whoever's hand."""
     reason: Reason = ""
     user_id: schema.OwnerId | None = None

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Callable
 
-from everosd import errors
+from everosd import clock, errors
 from everosd.lifecycle import decisions
 from everosd.store import lifecycle as store
 
 HOUR_US = 3_600_000_000
 DEFAULT_HOURS = 24.0
+FIRST_US = clock.to_us(dt.datetime.min.replace(tzinfo=dt.UTC))
+"""The first moment of the calendar, microseconds since 1970."""
 
 
 def of(
@@ -22,7 +25,7 @@ def of(
         RequestError: it ends before it begins.
     """
     until = now_us if until_us is None else until_us
-    since = until - round(hours * HOUR_US) if since_us is None else since_us
+    since = max(FIRST_US, until - round(hours * HOUR_US)) if since_us is None else since_us
     if since > until:
         message = "is later than until"
         raise errors.RequestError(message, field="since")

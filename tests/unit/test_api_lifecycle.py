@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 if TYPE_CHECKING:
     from tests.unit.conftest import Door, Open
 
@@ -169,6 +171,11 @@ async def test_Y06_what_is_put_away_is_listed_with_reason_successor_and_days_lef
         moved = found["mem_20260101_00000004"]
         assert ("she moved", "mara_mem_20260101_00000003") == (moved["reason"], moved["successor"])
         assert "mara_ep_20260101_00000002" == found["ep_20260101_00000001"]["successor"]
+        # What changed last is first: archived now, expired a day ago, superseded two days ago, and a deprecation says no moment.
+        assert ["archived", "expired", "superseded", "deprecated"] == [one["status"] for one in found.values()]
+        pages = [await ask(door, "lifecycle", limit=1, offset=nth) for nth in range(5)]
+        assert list(found.values()) == [one for page in pages for one in page["items"]]
+        assert {4} == {page["total_count"] for page in pages}
         only = await ask(door, "lifecycle", status="archived")
         assert (1, ["archived"]) == (only["total_count"], [one["status"] for one in only["items"]])
         live = await ask(door, "lifecycle", status="active", limit=1)
@@ -230,3 +237,27 @@ async def test_a_command_that_only_reads_makes_no_pass(open_door: Open) -> None:
     async with open_door(log_of(memory(1, "working", 9, "x"))) as door:
         assert "CAPABILITY_UNAVAILABLE" == (await reflect(door, status=503))["code"]
         assert 0 == (await ask(door, "lifecycle"))["total_count"]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"actions": ["decay"] * 21},
+        {"actions_csv": "decay," * 40},
+        {"since": "9999-12-31T23:59:59Z"},
+        {"limit": 100_001},
+    ],
+)
+async def test_a_call_that_is_too_much_is_refused(open_door: Open, asked: dict[str, object]) -> None:
+    """What was asked for stands in the row of the call: it is bounded."""
+    async with open_door(log_of(memory(1, "working", 1, "boat")), learns=True) as door:
+        answer = await door.client.post("/api/v1/memory/reflect", json={"user_id": "mara", **asked})
+        assert 422 == answer.status_code, answer.text
+        assert [] == (await ask(door, "audit"))["items"]
+
+
+async def test_a_window_does_not_reach_out_of_the_calendar(open_door: Open) -> None:
+    """The day before the first of January of the year 1 is none."""
+    async with open_door(log_of(memory(1, "working", 1, "boat")), learns=True) as door:
+        found = await reflect(door, until="0001-01-01T00:00:00Z")
+        assert found["window"]["since"] == found["window"]["until"]
