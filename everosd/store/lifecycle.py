@@ -436,11 +436,15 @@ def _entries(found: Sequence[Sequence[Any]]) -> list[entry.Entry]:
     return [entry_text.read("lifecycle", entry_id, raw) for entry_id, raw in found]
 
 
+_FOR_GOOD = "{0}.action IN ('hard_delete', 'redact', 'removed') AND {0}.action <> 'removed'"
+"""Tombstones, said with the words of the index that has them: by others SQLite does not use it."""
+
+
 async def unremoved(reader: read.Reader) -> list[tuple[types.Owner, entry.Entry]]:
     """Return the tombstones of which no row says that all was done that they say, the oldest first."""
     found = await reader.fetch(
-        "SELECT t.app, t.project, t.owner_type, t.owner_id, e.entry_id, e.raw FROM lifecycle_rows t"
-        " CROSS JOIN entries e ON e.key = t.key AND e.is_shadowed = 0 WHERE t.action IN ('hard_delete', 'redact')"
+        "SELECT t.app, t.project, t.owner_type, t.owner_id, e.entry_id, e.raw FROM lifecycle_rows t"  # noqa: S608
+        f" CROSS JOIN entries e ON e.key = t.key AND e.is_shadowed = 0 WHERE {_FOR_GOOD.format('t')}"
         " AND NOT EXISTS (SELECT 1 FROM lifecycle_rows d JOIN entries of ON of.key = d.key AND of.is_shadowed = 0"
         " WHERE d.app = t.app AND d.project = t.project AND d.owner_type = t.owner_type AND d.owner_id = t.owner_id"
         " AND d.target = t.target AND d.action = 'removed' AND d.value IN (t.action, 'hard_delete'))"
@@ -456,8 +460,8 @@ async def unremoved(reader: read.Reader) -> list[tuple[types.Owner, entry.Entry]
 async def removed_messages(reader: read.Reader, app: str, project: str) -> list[str]:
     """Return the ids of messages that were removed for good; whatever session they are of. Cheap where none were."""
     found = await reader.fetch(
-        "SELECT e.entry_id, e.raw FROM lifecycle_rows r CROSS JOIN entries e ON e.key = r.key"
-        " WHERE r.app = ? AND r.project = ? AND r.action IN ('hard_delete', 'redact') AND e.is_shadowed = 0",
+        "SELECT e.entry_id, e.raw FROM lifecycle_rows r CROSS JOIN entries e ON e.key = r.key"  # noqa: S608
+        f" WHERE r.app = ? AND r.project = ? AND {_FOR_GOOD.format('r')} AND e.is_shadowed = 0",
         (app, project),
     )
     rows = (entry_text.read("lifecycle", entry_id, raw) for entry_id, raw in found)

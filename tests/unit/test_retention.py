@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -13,6 +14,7 @@ from everosd import clock, config, daemon, types
 from everosd.intake import message, online, retention, row
 from everosd.lifecycle import desk, forget
 from everosd.log import entry, layout, render
+from everosd.store import lifecycle, read
 
 OLD, LATER = "2026-03-02", "2026-03-05"
 FOLDER = types.RelPath("default_app/default_project/sessions/s_1")
@@ -167,3 +169,19 @@ async def test_what_was_removed_for_good_does_not_come_back_once_its_messages_ar
         )
         await intake.add(SESSION, [again, other], task_id="3" * 32)
         assert "extracted" == (await intake.flush(SESSION, task_id="4" * 32)).status
+
+
+async def test_a_session_asks_for_what_was_removed_without_looking_at_all_rows(tmp_path: Path) -> None:
+    """The index of the few is used, which takes that it is asked in its own words."""
+    async with running(tmp_path, 0) as node:
+        asked: list[str] = []
+
+        class Listening:
+            async def fetch(self, sql: str, values: tuple[object, ...]) -> list[tuple[object, ...]]:
+                asked.append(str(await node.reader.fetch(f"EXPLAIN QUERY PLAN {sql}", values)))
+                return []
+
+        listening = cast("read.Reader", Listening())
+        assert [] == await lifecycle.removed_messages(listening, "default", "default")
+        assert [] == await lifecycle.unremoved(listening)
+    assert [True, True] == ["lifecycle_rows_for_good" in plan for plan in asked]
