@@ -45,8 +45,9 @@ class Uses:
         """Write with `parts`; whether Episodes count is as the settings of the moment say."""
         self._desk, self._settings = parts, settings
         self._noted: dict[types.Owner, dict[str, int]] = {}
-        self._written: dict[types.Owner, dict[str, dt.date]] = {}
-        """The day on which the log was told of an entry: the ledger hears of it later."""
+        self._written: dict[types.Owner, set[str]] = {}
+        """Entries that the log was told of on `_written_on`: the ledger hears of it later."""
+        self._written_on: dt.date | None = None
         self._n = 0
         self._is_noted = asyncio.Event()
         self._failed = ""
@@ -81,16 +82,16 @@ class Uses:
             await self._desk.until_logged(owner, ids[-1:])
 
     async def write_all(self) -> None:
-        """Append what is noted of anybody; what cannot be written now stays noted."""
+        """Append what is noted of anybody; what cannot be written now stays noted, and does not stop the next owner."""
+        failed = ""
         for owner in list(self._noted):
             try:
                 await self._write(owner)
             except (errors.WriteRefused, errors.StoreError) as error:
-                if str(error) != self._failed:
-                    self._failed = str(error)
-                    log.warning("usage_not_written", reason=str(error))
-                return
-        self._failed = ""
+                failed = failed or str(error)
+        if failed and failed != self._failed:
+            log.warning("usage_not_written", reason=failed)
+        self._failed = failed
 
     async def run(self) -> None:
         """Append every hour until cancelled, as long as anything is used."""
@@ -99,6 +100,8 @@ class Uses:
             await self._desk.clock.sleep(EVERY_S)
             self._is_noted.clear()
             await self.write_all()
+            if self._failed:
+                self._is_noted.set()  # tried again, whether anything else is used or not
 
     def forget(self, owner: types.Owner) -> None:
         """Let go of an owner whose memory is gone."""
@@ -106,6 +109,10 @@ class Uses:
         self._written.pop(owner, None)
 
     async def _write(self, owner: types.Owner) -> tuple[types.EntryId, ...]:
+        async with self._desk.pen.in_turn(owner):  # a pass and the hour at once would write a use twice
+            return await self._write_in_turn(owner)
+
+    async def _write_in_turn(self, owner: types.Owner) -> tuple[types.EntryId, ...]:
         taken = dict(self._noted.get(owner, {}))
         if not taken:
             return ()
@@ -118,9 +125,7 @@ class Uses:
         written: tuple[types.EntryId, ...] = ()
         if due and owner in self._noted:
             written = await self._desk.log(owner, list(self._drafts({each: taken[each] for each in sorted(due)})))
-            today = self._today()
-            days = self._written.setdefault(owner, {})
-            self._written[owner] = {each: day for each, day in days.items() if day == today} | dict.fromkeys(due, today)
+            self._written_today().setdefault(owner, set()).update(due)
         waiting = {one.entry_id for one in known if taken[one.entry_id] > (one.accessed_us or 0)} - set(due)
         self._let_go(owner, {each: at_us for each, at_us in taken.items() if each not in waiting})
         return written
@@ -143,7 +148,13 @@ class Uses:
         accessed_us = record.accessed_us
         if accessed_us is not None and (at_us <= accessed_us or self._day(accessed_us) == self._today()):
             return False
-        return self._written.get(record.owner, {}).get(record.entry_id) != self._today()
+        return record.entry_id not in self._written_today().get(record.owner, ())
+
+    def _written_today(self) -> dict[types.Owner, set[str]]:
+        if self._written_on != self._today():
+            self._written_on = self._today()
+            self._written.clear()
+        return self._written
 
     def _drafts(self, uses: dict[str, int]) -> Iterator[entry.Draft]:
         at = rows.stamp(self._desk.now())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -26,6 +27,7 @@ def uses_of(life: governed.Life) -> usage.Uses:
 
 async def written(life: governed.Life) -> list[tuple[str, ...]]:
     """Return the targets of every row of uses, the oldest first."""
+    await life.root.settled()
     found = await store.rows(life.root.reader, life.owner, actions=("usage",), limit=1000)
     return [escape.read_list(one.fields["targets"]) for one in reversed(found)]
 
@@ -111,6 +113,35 @@ async def test_what_cannot_be_written_stays_noted(tmp_path: Path, monkeypatch: p
         await uses.write_all()
         await life.root.settled()
         assert [(f"{one}@{ms(life)}",)] == await written(life)
+
+
+async def test_a_log_that_cannot_be_written_does_not_stop_the_next_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ben comes first and is refused; the other's use is in the log, and his is tried again."""
+    async with governed.living(tmp_path) as life:
+        uses, mara = uses_of(life), life.owner
+        life.owner = BEN
+        his = await life.remember()
+        life.owner = mara
+        hers = await life.remember()
+        uses.note(BEN, [his], life.parts.now_us())
+        uses.note(mara, [hers], life.parts.now_us())
+        write = life.parts.log
+
+        async def log(owner: types.Owner, drafts: Sequence[entry.Draft]) -> tuple[types.EntryId, ...]:
+            if owner == BEN:
+                path = "lifecycle-2026-03-01.md"
+                raise errors.WriteRefused(path, "is write-protected")
+            return await write(owner, drafts)
+
+        monkeypatch.setattr(life.parts, "log", log)
+        await uses.write_all()
+        assert [(f"{hers}@{ms(life)}",)] == await written(life)
+        monkeypatch.undo()
+        await uses.write_all()
+        life.owner = BEN
+        assert [(f"{his}@{ms(life)}",)] == await written(life)
 
 
 async def test_somebody_who_was_forgotten_does_not_come_back_by_their_uses(tmp_path: Path) -> None:
