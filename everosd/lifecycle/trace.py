@@ -56,9 +56,9 @@ async def find(reader: read.Reader, owner: types.Owner, entry_id: str, unsaying:
     )
     ids = {entry_id, *(str(one) for _, one in derived)}
     told = await reader.fetch(
-        f"SELECT path, entry_id, raw FROM entries WHERE {_OF_OWNER} AND kind = 'lifecycle' AND instr(raw, '**target**: ') > 0"  # noqa: S608
-        " ORDER BY path, position",
-        scope,
+        f"SELECT path, entry_id, raw FROM entries WHERE {_OF_OWNER} AND kind = 'lifecycle'"  # noqa: S608
+        " AND EXISTS (SELECT 1 FROM json_each(?) WHERE instr(raw, '**target**: ' || value) > 0) ORDER BY path, position",
+        (*scope, msgspec.json.encode(sorted(ids)).decode()),
     )
     rows = [(path, one) for path, one, raw in told if _target(raw) in ids]
     marks = ", ".join("?" * len(_MADE_OF))
