@@ -15,7 +15,8 @@ MODELS = ("smollm2", "gemma3")
 """135 and 270 million parameters; both write fluent English and little that is true."""
 
 CONTEXT_TOKENS = 4096
-N_THREADS = 2 if (os.cpu_count() or 1) > 1 else 1
+N_THREADS = 2 if (os.cpu_count() or 1) - os.getloadavg()[0] > 1 else 1
+"""Two wait for each other at every layer of every token: beside other work they take ten times as long as one."""
 
 
 def missing() -> str:
