@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from everosd import clock, config, types
+from everosd import clock, config, errors, types
 from everosd.lifecycle import decisions, desk, lineage, memory, overlay, remember, row
+from everosd.lifecycle import policy as policies
 from everosd.lifecycle import window as windows
 from everosd.lifecycle.decisions import Applied, Decision
 from everosd.store import lifecycle as store
@@ -217,7 +218,10 @@ class _Step:
         if self._is_finishing and self._made is not None:
             fact = self._made.record.entry_id
         else:
-            fact = await self._write(same)
+            try:
+                fact = await self._write(same)
+            except errors.Conflict:
+                return Applied(decisions=tuple(_skip(one, _CHANGED) for one in self.sources))
             written = (types.EntryId(fact),)
             self._desk.step("promoted")
         done, ids = await self._supersede(same, fact)
@@ -248,8 +252,8 @@ class _Step:
         subject: str | None = self._newest.subject
         if made is None:
             fields |= {
-                "importance": lineage.number(lineage.mean([one.importance for one in sources])),
-                "confidence": lineage.number(lineage.mean([one.confidence for one in sources])),
+                "importance": lineage.mean([one.importance for one in sources]),
+                "confidence": lineage.mean([one.confidence for one in sources]),
                 "provenance": msgspec.json.encode({"action": ACTION}).decode(),
             }
         else:
@@ -257,6 +261,11 @@ class _Step:
             if made.until_us is not None and made.until_us > max(map(_by_wording, sources))[0]:
                 content = subject = None
                 del fields["occurred_to"]
+
+        async def is_as_read() -> bool:
+            now = await lineage.unchanged(self._desk.reader, sources, self._desk.now_us())
+            return len(now) == len(sources) and await self._is_as_read()
+
         done = await self._remembering.remember(
             self._call.owner,
             remember.Wanted(
@@ -270,6 +279,7 @@ class _Step:
                 reason=f"promoted from {len(sources)} sources",
                 run_id=self._call.run_id,
             ),
+            still=is_as_read,
         )
         return done.row.entry_id
 
@@ -382,7 +392,9 @@ def gate(records: Sequence[store.Record], policy: config.Promote) -> str:
         failed.append(f"{_n(len(records))}, {policy.min_occurrences} are needed")
     for name, values, least in _means(records, policy):
         if not lineage.is_at_least(values, least):
-            failed.append(f"mean {name} {lineage.number(lineage.mean(values))}, {lineage.number(least)} is needed")
+            failed.append(
+                f"mean {name} {lineage.mean(values)}, {policies.number(policies.millionths(least))} is needed"
+            )
     return "; ".join(failed)
 
 
@@ -390,7 +402,7 @@ def passed(records: Sequence[store.Record], policy: config.Promote) -> str:
     """Return what of memories was compared with the gates."""
     said = [f"{_n(len(records))}, {policy.min_occurrences} needed"]
     said += [
-        f"mean {name} {lineage.number(lineage.mean(values))}, {lineage.number(least)} needed"
+        f"mean {name} {lineage.mean(values)}, {policies.number(policies.millionths(least))} needed"
         for name, values, least in _means(records, policy)
     ]
     return "; ".join(said)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import msgspec
 
 from everosd import errors, types
@@ -30,6 +32,14 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str = ""
 
 
+Still = Callable[[], Awaitable[bool]]
+"""Tells whether something is to be written still."""
+
+
+async def _always() -> bool:
+    return True
+
+
 class Remembering:
     """Remembers. Lives on the event loop."""
 
@@ -39,14 +49,16 @@ class Remembering:
         self._unread: dict[types.Owner, dict[str, types.RelPath]] = {}
         """Written, and not known to be in the ledger: whoever looks something up there waits for it."""
 
-    async def remember(self, owner: types.Owner, wanted: Wanted) -> update.Written:
+    async def remember(self, owner: types.Owner, wanted: Wanted, *, still: Still = _always) -> update.Written:
         """Remember something; it is on disk, and in the ledger, when this returns.
 
         What is under the same key is updated, and its version before kept; requests under one key make one memory, however
-        many come at once.
+        many come at once. Of what has a key, `still` is asked when nobody else changes anything of the owner's any more: what it
+        was made of may have gone for good while others had their turn.
 
         Raises:
             RequestError: the path is none that there can be.
+            Conflict: `still` says no; nothing was written.
             WriteRefused: nothing was written.
             StoreError: nothing was written, because the ledger cannot say what there is already.
         """
@@ -56,6 +68,9 @@ class Remembering:
         async with self._desk.pen.in_turn(owner):
             await self._desk.caught_up()
             await self._read_up(owner)
+            if not await still():
+                message = "what it was made of has changed meanwhile"
+                raise errors.Conflict(message)
             if (under_key := await self._under_key(owner, wanted)) is not None:
                 return await self._updated(under_key, wanted)
             if wanted.dedupe and (same := await self._same(owner, wanted)) is not None:

@@ -265,7 +265,10 @@ class _Step:
             return self._skipped(why)
         if not await self._is_as_read():
             return self._skipped(_CHANGED)
-        written = await self._write(self._narrative)
+        try:
+            written = await self._write(self._narrative)
+        except errors.Conflict:
+            return self._skipped(_CHANGED)
         ids = (types.EntryId(written.row.entry_id),)
         return Applied(decisions=self.decisions, written=ids)
 
@@ -294,8 +297,8 @@ class _Step:
         if self._made is None:
             fields |= {
                 "session_id": self._group.session_id,
-                "importance": lineage.number(lineage.mean([one.importance for one in self.sources])),
-                "confidence": lineage.number(lineage.mean([one.confidence for one in self.sources])),
+                "importance": lineage.mean([one.importance for one in self.sources]),
+                "confidence": lineage.mean([one.confidence for one in self.sources]),
             }
         return await self._remembering.remember(
             self._call.owner,
@@ -310,6 +313,7 @@ class _Step:
                 reason=f"summary of {len(self.sources)} sources",
                 run_id=self._call.run_id,
             ),
+            still=self._is_as_read,
         )
 
     def _skipped(self, why: str) -> Applied:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -251,6 +252,22 @@ async def test_an_edit_while_the_pass_writes_keeps_its_memory(life: governed.Lif
             return made
 
     life.passes.consolidators["promote"] = Edited()
+    found = await life.reflect("promote")
+    assert (0, [], {"active"}) == (found.n_applied, await facts(life), {(await life.look(one)).status for one in ids})
+
+
+async def test_a_text_that_was_removed_for_good_came_back_as_a_fact_that_had_waited_for_its_turn(
+    life: governed.Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sources are looked at once more when nobody else writes any more: who came first has changed or removed one."""
+    ids = await say(life)
+    remembers = remember.Remembering.remember
+
+    async def late(one: remember.Remembering, *given: Any, **named: Any) -> update.Written:
+        await update.Updates(life.parts).update(life.owner, ids[-1], memory.Change(content="Mara lives in Rome."))
+        return await remembers(one, *given, **named)
+
+    monkeypatch.setattr(remember.Remembering, "remember", late)
     found = await life.reflect("promote")
     assert (0, [], {"active"}) == (found.n_applied, await facts(life), {(await life.look(one)).status for one in ids})
 
