@@ -5,6 +5,8 @@ from __future__ import annotations
 import codecs
 import difflib
 import os
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, get_args, get_origin
 
@@ -14,6 +16,8 @@ from everosd import config, errors, toml
 from everosd.cli import asking
 
 TABLE = "strategies"
+MAX_SHOWN = 80
+"""Of a key that is none: what comes after it in a message is to be read, too."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +52,7 @@ def find(root: Path, key: str) -> Place:
         raise errors.RootError(str(root), "is no memory root", hint=f"make it: everosd init{asking.root_option(root)}")
     from everosd.engine import settings as strategy_settings  # and structlog with it, which no `--help` waits for
 
-    name = tuple(part.strip() for part in asking.legible(key).split("."))
+    name = tuple(_parts(asking.legible(key)))
     known = strategy_settings.defaults()
     is_section = name[0] in config.SECTIONS or name[0] in config.IGNORED
     if name[0] in known or (not is_section and difflib.get_close_matches(name[0], known, n=1)):
@@ -61,8 +65,31 @@ def find(root: Path, key: str) -> Place:
         or not all(name)
         or key.strip(" .") in config.SECTIONS
     ):
-        asking.refuse(f"{key} is not the name of a setting", "write section.key, e.g.: everosd set memory.timezone UTC")
+        asking.refuse(
+            f"{_short(key)} is not the name of a setting", "write section.key, e.g.: everosd set memory.timezone UTC"
+        )
     return Place(path=Path(os.path.realpath(root / file)), shown=root / file, name=name)
+
+
+def _parts(key: str) -> Iterator[str]:
+    """Yield the parts of a key; what stands in quotes is one, as in the file: `owners."mara".timezone`."""
+    found: object = None
+    if '"' in key or "'" in key:
+        try:
+            found = tomllib.loads(f"{key} = 0") if "\n" not in key else None
+        except (ValueError, RecursionError):
+            asking.refuse(
+                f"{_short(key)} is not the name of a setting", 'a quote is left open; as in: owners."mara".timezone'
+            )
+    if not isinstance(found, dict):
+        yield from (part.strip() for part in key.split("."))
+    while isinstance(found, dict):
+        part, found = next(iter(found.items()))
+        yield part
+
+
+def _short(key: str) -> str:
+    return key if len(key) <= MAX_SHOWN else f"{key[:MAX_SHOWN]}…"
 
 
 def read(place: Place) -> tuple[bytes | None, str]:
@@ -95,12 +122,22 @@ def kind(place: Place) -> object | None:
 
 
 def typed(place: Place, text: str) -> object:
-    """Return what was typed as TOML has it: a text where one is wanted, whatever it looks like."""
+    """Return what was typed as TOML has it: a text where one is wanted, whatever it looks like; words where a list is."""
     try:
         found: object = toml.read(f"x = {text}", place.dotted)["x"]
     except errors.ConfigError:
-        return text
+        found = text
+    if isinstance(found, str) and _is_list(kind(place)):
+        return found.replace(",", " ").split()
     return text if _is_text(kind(place)) and not isinstance(found, str) else found
+
+
+def _is_list(given: object) -> bool:
+    """Tell whether a type takes lists, and no texts."""
+    origin = get_origin(given)
+    if origin is tuple or given is tuple:
+        return True
+    return origin is not Literal and any(map(_is_list, get_args(given)))
 
 
 def _is_text(given: object) -> bool:

@@ -158,6 +158,24 @@ def test_the_lifecycle_is_set_like_everything_else(root: Path) -> None:
     assert "there are manual, daily, weekly" in str(refused("set", "run_lifecycle.preset", "hourly"))
 
 
+@pytest.mark.parametrize("key", ["owners.mara.timezone", 'owners."mara".timezone', "owners.'mara'.timezone"])
+def test_an_owner_may_stand_in_quotes(root: Path, key: str) -> None:
+    """As in the file; the quotes are no part of the id, and one left open is named."""
+    typed("set", key, "Asia/Tokyo")
+    assert {"mara": {"timezone": "Asia/Tokyo"}} == tomllib.loads((root / "everos.toml").read_text())["owners"]
+    typed("unset", key)
+    assert "owners" not in tomllib.loads((root / "everos.toml").read_text())
+    assert "quote is left open" in refused("set", 'owners."mara.timezone', "UTC").hint
+
+
+@pytest.mark.parametrize("value", [["decay", "archive"], ["decay,archive"], ['["decay", "archive"]']])
+def test_a_list_may_be_typed_as_words(root: Path, value: list[str]) -> None:
+    """Where a setting takes a list, words are one; brackets and quotes, which a shell eats, need not be typed."""
+    typed("set", "run_lifecycle.actions", *value)
+    strategies = tomllib.loads((root / "ome.toml").read_text())["strategies"]
+    assert ["decay", "archive"] == strategies["run_lifecycle"]["actions"]
+
+
 def test_a_secret_is_never_shown(root: Path) -> None:
     """Neither the old key nor the new one is printed."""
     said = typed("set", "llm.api_key", "sk-first") + typed("set", "llm.api_key", "sk-second", "--json")
