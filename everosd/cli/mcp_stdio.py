@@ -63,14 +63,10 @@ async def _serve(root: Path, settings: Settings) -> None:
     try:
         async with asyncio.TaskGroup() as tasks:
             beginning = tasks.create_task(asked.begin(), name="attach")  # the daemon starts while the SDK is imported
-            stdio, server = await asyncio.to_thread(_sdk)
+            # Takes about a second.
+            server: Any = await asyncio.to_thread(importlib.import_module, "everosd.mcp.server")
             memory = server.Memory(asked, settings=settings.mcp, clock=clock.SystemClock(), zone=settings.zone)
-            await stdio.serve(memory.server())
+            await server.serve_stdio(memory.server())
             beginning.cancel()
     finally:
         asked.close()
-
-
-def _sdk() -> tuple[Any, Any]:
-    """Import what speaks MCP; takes about a second."""
-    return importlib.import_module("everosd.mcp.stdio"), importlib.import_module("everosd.mcp.server")

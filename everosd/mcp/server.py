@@ -1,4 +1,4 @@
-"""The MCP server: tools and resources over one backend. This module imports the SDK (0.8 s, 40 MB)."""
+"""The MCP server: tools and resources over one backend, and standard input and output. Imports the SDK (0.8 s, 40 MB)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import mcp_types
 from mcp.server import Server, ServerRequestContext
+from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
 import everosd
@@ -155,6 +156,16 @@ class Memory:
         return mcp_types.ReadResourceResult(
             contents=[mcp_types.TextResourceContents(uri=uri, mime_type=resource.MARKDOWN, text=text)]
         )
+
+
+async def serve_stdio(server: Server[Any]) -> None:
+    """Answer one client until standard input ends, one JSON-RPC message a line.
+
+    Meanwhile file descriptor 1 leads to standard error: what anything else prints, a library or a process that is started,
+    cannot get between the messages.
+    """
+    async with stdio_server() as (incoming, outgoing):
+        await server.run(incoming, outgoing, server.create_initialization_options())
 
 
 @contextlib.asynccontextmanager
