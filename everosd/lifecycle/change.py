@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import functools
 
 import msgspec
 
@@ -99,19 +98,13 @@ def draft(change: Change, run_id: str, at: dt.datetime, before: str = "") -> ent
         "run_id": run_id,
         "field": "importance",
         "base": record.own_importance,
-        "was": number(decayed.was),
-        "value": number(decayed.value),
+        "was": policy.number(decayed.was),
+        "value": policy.number(decayed.value),
         "since": iso(decayed.since_us),
         "steps": str(decayed.steps),
         "reason": decision.reason,
     }
     return entry.Draft(fields={name: text for name, text in fields.items() if text})
-
-
-@functools.lru_cache(maxsize=4096)
-def number(value: int) -> str:
-    """Return millionths as they stand in a row: no more digits than it takes."""
-    return f"{policy.importance(value):.6f}".rstrip("0").rstrip(".")
 
 
 def iso(us: int) -> str:

@@ -27,8 +27,8 @@ def plan(
     if found is None:
         return _spared(record, wanted, now_us, was)
     reason = (
-        f"{found.n_taken} x {change.number(wanted.step)} for {policy.days(now_us - found.since_us)} days without use,"
-        f" one each {policy.days(wanted.period_us)} days, floor {change.number(wanted.floor)}"
+        f"{found.n_taken} x {policy.number(wanted.step)} for {policy.days(now_us - found.since_us)} days without use,"
+        f" one each {policy.days(wanted.period_us)} days, floor {policy.number(wanted.floor)}"
     )
     decision = decisions.Decision(
         id=record.entry_id,
@@ -85,7 +85,7 @@ def _spared(record: store.Record, wanted: policy.Decay, now_us: int, was: int) -
     if record.is_pinned:
         reason = "pinned: exempt"
     elif was <= wanted.floor:
-        reason = f"{change.number(was)} is at or below the floor {change.number(wanted.floor)}"
+        reason = f"{policy.number(was)} is at or below the floor {policy.number(wanted.floor)}"
     elif left_alone_us < 0:
         reason = "active in the future, by its own dates"
     elif left_alone_us < wanted.period_us:

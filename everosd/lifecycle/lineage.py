@@ -225,19 +225,14 @@ def fields(sources: Sequence[store.Record], earlier: Iterable[str] = ()) -> dict
     }
 
 
-def mean(values: Sequence[float]) -> float:
-    """Return the mean in [0, 1] in whole millionths, never rounded up to an edge."""
-    return policy.importance(sum(map(policy.millionths, values)) // max(1, len(values)))
+def mean(values: Sequence[float]) -> str:
+    """Return the mean of shares as it is written: in whole millionths, never rounded up to an edge."""
+    return policy.number(sum(map(policy.millionths, values)) // max(1, len(values)))
 
 
 def is_at_least(values: Sequence[float], least: float) -> bool:
     """Tell whether the mean of values is no less than `least`, counted in whole millionths."""
     return sum(map(policy.millionths, values)) >= policy.millionths(least) * len(values)
-
-
-def number(value: float) -> str:
-    """Return a share as people are told it: as exact as it is counted."""
-    return f"{value:.6f}".rstrip("0").rstrip(".") or "0"
 
 
 def _scope(owner: types.Owner) -> tuple[str, str, str, str]:

@@ -91,6 +91,12 @@ def importance(value: int) -> float:
 
 
 @functools.lru_cache(maxsize=4096)
+def number(value: int) -> str:
+    """Return millionths as rows have them, and as people are told them: no more digits than it takes."""
+    return f"{importance(value):.6f}".rstrip("0").rstrip(".")
+
+
+@functools.lru_cache(maxsize=4096)
 def days(us: int) -> str:
     """Return a span of time as people are told it: days, as exact as they are said to be, never rounded up to an edge."""
     tenths = us * 10 // DAY_US
