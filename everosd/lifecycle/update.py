@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -200,9 +201,9 @@ class Updates:
         self, found: store_row.EntryRow, change: memory.Change, expected: Expected, at: dt.datetime
     ) -> _Step:
         """Return the change of the entry as it stands in its file."""
-        old = await self._desk.pen.update(found.path, found.entry_id, lambda one: one)
+        old = await self._in_file(found, lambda one: one)
         if not old.raw:  # somebody else's change is in the same write; the next look has it
-            old = await self._desk.pen.update(found.path, found.entry_id, lambda one: one)
+            old = await self._in_file(found, lambda one: one)
         number = await versions.number(self._desk.reader, found.owner, old)
         if expected.version not in (None, number):
             message = f"{found.entry_id} is at version {number}, not {expected.version}"
@@ -213,6 +214,19 @@ class Updates:
             )
             raise errors.Conflict(message, hint="read it again, then decide")
         return _Step(old=old, new=memory.changed(old, change, number + 1, row.stamp(at)), number=number)
+
+    async def _in_file(self, found: store_row.EntryRow, change: Callable[[entry.Entry], entry.Entry]) -> entry.Entry:
+        """Change an entry in its file.
+
+        Raises:
+            Conflict: it is not in that file any more, and the ledger will soon know where it is.
+        """
+        try:
+            return await self._desk.pen.update(found.path, found.entry_id, change)
+        except errors.NotFound as error:
+            self._desk.cascade.mark((found.path,))
+            message = f"{found.entry_id} was taken out of {found.path} a moment ago"
+            raise errors.Conflict(message, hint="send the same again in a moment") from error
 
     def _step_for_move(self, step: _Step, at: dt.datetime) -> _Step:
         """Return the step where nothing but the path is another: that is a version, too."""
@@ -243,7 +257,7 @@ class Updates:
             return step.new if is_same else now
 
         if target == found.path:
-            await self._desk.pen.update(found.path, found.entry_id, change)
+            await self._in_file(found, change)
             return is_same
         # In both files for a moment: nobody finds it in none.
         if not await self._desk.pen.put_back(found.owner, target, step.new):

@@ -380,6 +380,28 @@ async def test_a_memory_moves_to_another_path_under_its_own_id(open_door: Open) 
     assert 2 == len(told["versions"])
 
 
+@pytest.mark.parametrize("key", ["", "atlas.state"])
+async def test_a_memory_was_said_not_to_exist_while_a_person_moved_its_file(open_door: Open, key: str) -> None:
+    """Until the ledger has taken note it is a conflict, and the same request goes through a moment later."""
+    named: dict[str, Any] = {"semantic_key": key} if key else {}
+    async with open_door({}) as door:
+        made = await remember(door, "Atlas is a ship.", **named)
+        route, body = "update", {"memory_id": made["id"], "content": "Atlas sank."}
+        if key:
+            route, body = "remember", {"path": "projects/moved", "user_id": "mara", "content": "Atlas sank.", **named}
+        old = door.root / made["file"]
+        new = door.root / made["file"].replace("projects/atlas", "projects/moved")
+        new.parent.mkdir(parents=True)
+        old.rename(new)
+        error = await ask(door, route, status=409, **body)
+        await door.node.cascade.reconcile("test")
+        await door.node.cascade.settled(20.0)
+        again = await ask(door, route, **body)
+        await is_clean(door)
+    assert "a moment ago" in error["message"]
+    assert (made["id"], "updated", "projects/moved") == (again["id"], again["outcome"], again["path"])
+
+
 async def test_a_hand_written_memory_is_updated_in_its_place(open_door: Open) -> None:
     """What stood under a person's heading becomes the version; the heading stays, and it has its markers then."""
     path = f"{BASE}/memories/notes/semantic-2026-03-02.md"
@@ -594,7 +616,7 @@ async def test_removing_for_good_has_to_be_confirmed(open_door: Open) -> None:
             error = await ask(door, "forget", status=409, memory_id=made["id"], mode=mode)
             assert "CONFIRMATION_REQUIRED" == error["code"]
             assert made["file"] in error["message"]
-            assert "1 rows" in error["message"]
+            assert "1 row " in error["message"]
         await ask(door, "forget", status=422, memory_id=made["id"], replacement_content="x")
         assert before == files(door.root)
 
