@@ -237,7 +237,7 @@ class Lifecycle:
             return None
         found = view.moment_us(str(given), self._zone)
         if found is None:
-            message = "expected ISO 8601, or milliseconds since 1970"
+            message = "expected ISO 8601, as 2026-12-31 or 2026-12-31T18:00:00Z, or milliseconds since 1970"
             raise errors.RequestError(message, field=field)
         return found
 

@@ -354,7 +354,7 @@ class Typed:
             return None
         us = view.moment_us(str(given), self._zone)
         if us is None:
-            message = "expected ISO 8601, or milliseconds since 1970"
+            message = "expected ISO 8601, as 2026-12-31 or 2026-12-31T18:00:00Z, or milliseconds since 1970"
             raise errors.RequestError(message, field=field)
         return moment.iso(us, self._zone)
 
@@ -502,14 +502,18 @@ def _would_go(mode: str, found: trace.Trace) -> str:
         f"the {'entry' if mode == 'hard_delete' else 'text of the entry'} in {', '.join(found.entries) or 'no file'}"
     ]
     for n, what in (
-        (_count(found.derived.values()), "facts taken from it"),
-        (_count(found.rows.values()), "rows with its versions and snapshots"),
-        (len(found.said.message_ids), f"messages of session {found.session.id if found.session else ''}"),
+        (_count(found.derived.values()), "fact{s} taken from it"),
+        (_count(found.rows.values()), "row{s} with its versions and snapshots"),
+        (len(found.said.message_ids), f"message{{s}} of session {found.session.id if found.session else ''}"),
     ):
         if n:
-            parts.append(f"{n} {what}")
+            parts.append(f"{n:,} {what.replace('{s}', '' if n == 1 else 's', 1)}")
     kept = len(found.made_of_it) + len(found.others)
-    stays = f"; {kept} entries that were made of it stay" if kept else ""
+    stays = (
+        f"; {kept} {'entry that was made of it stays' if kept == 1 else 'entries that were made of it stay'}"
+        if kept
+        else ""
+    )
     return f"{mode} would remove for good {', '.join(parts)}{stays}"
 
 

@@ -13,5 +13,5 @@ def plan(record: store.Record, status: str, now_us: int) -> change.Change | None
     """
     if status != "active" or record.expires_us is None or record.expires_us > now_us:
         return None
-    reason = f"expires_at {change.iso(record.expires_us)} has come"
+    reason = f"expires_at {change.iso(record.expires_us)[:16]}Z has come"
     return change.of_status(record, "expire", status, "expired", reason)
