@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, NoReturn, cast
 
@@ -184,7 +186,7 @@ def search(
     data = show.section(answer, "data")
     print(show.hits(data, str(body["query"]), has_tail=method == "keyword" or min_score is not None))
     if not any(show.rows(data, name) for name, *_ in show.SHOWN):
-        _say_why_nothing(where, app, project, user, agent, method)
+        _say_why_nothing(where, given, body)
     for reason in cast("list[object]", answer.get("degraded") or []):
         print(f"\nnote: {reason}", file=sys.stderr)
 
@@ -300,15 +302,25 @@ def demo(
     raise typer.Exit(show_case.run(root))
 
 
-def _say_why_nothing(root: Path, app: str, project: str, user: str | None, agent: str | None, method: Method) -> None:
-    """Say that there is nobody of that name, which may be misspelt, or that only words were looked for."""
-    kind: types.OwnerType = "user" if agent is None else "agent"
-    named = user if agent is None else agent
-    if named is not None and not root_folder.has_owner(root, app, project, kind, named):
-        known = asking.names(root_folder.owners(root, app, project, kind)) or "nobody"
-        print(f"\nnote: no {kind} {named} in app {app}, project {project}; there is {known}", file=sys.stderr)
-    elif method == "keyword":
-        print("\nnote: no memory has these words; --method hybrid goes by their meaning, too", file=sys.stderr)
+def _say_why_nothing(root: Path, given: whose.Whose, body: Mapping[str, object]) -> None:
+    """Say that there is nobody of that name, which may be misspelt, or what was not looked at."""
+    kind: types.OwnerType = "user" if given.agent is None else "agent"
+    named = given.user if given.agent is None else given.agent
+    if named is not None and not root_folder.has_owner(root, given.app, given.project, kind, named):
+        known = asking.names(root_folder.owners(root, given.app, given.project, kind)) or "nobody"
+        print(
+            f"\nnote: no {kind} {named} in app {given.app}, project {given.project}; there is {known}", file=sys.stderr
+        )
+        return
+    told = []
+    if body.get("method") == "keyword":
+        told.append("no memory looked at has these words; --method hybrid goes by their meaning, too")
+    if "include_status" not in body:
+        told.append("--all looks at what was put away, too")
+    if "%" not in (path := str(body.get("path_filter") or "%")):
+        told.append(f"--path {shlex.quote(f'{path}/%')} is all below {path}")
+    if told:
+        print(f"\nnote: {'; '.join(told)}", file=sys.stderr)
 
 
 def _strategies(root: Path) -> list[show.Body]:

@@ -43,6 +43,8 @@ OPTIONS = {
     **{name: f"--{name}" for name in ("clear", "reason", "since", "until", "limit", "offset", "status")},
 }
 """Where the fields of a request come from."""
+SENTENCES = ("expected ", "Expected ", "there is ", "give ")
+"""What is said of an option and has no subject in it, as `must not be empty` has."""
 OK = 200
 REFUSED = frozenset(("CONFLICT", "NOT_FOUND"))
 """Codes of what no second try makes right."""
@@ -146,7 +148,7 @@ def checked(answer: client.Answer) -> dict[str, object]:
         message = str(error.get("message"))
         said, _, field = message.rpartition(": ")
         if option := OPTIONS.get(field):
-            message = f"{option} {said}"
+            message = f"{option}: {said}" if said.startswith(SENTENCES) else f"{option} {said}"
         elif field == "path":
             message = said
         refused = errors.RequestError(message)

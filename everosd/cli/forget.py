@@ -83,7 +83,7 @@ def forget(
         if mode != "soft_delete" and not yes:
             _require_somebody()
             _confirm(_what_would_go(where, body), known)
-        with progress.waiting("forgetting, seconds"):
+        with progress.waiting("forgetting"):
             answer = asking.ask(where, "POST", FORGET, {**body, "confirm": mode != "soft_delete"})
     data = show.section(answer, "data")
     left = cast("list[str]", data.get("left") or [])

@@ -113,7 +113,7 @@ def run(
     body |= {name: one for name, one in numbers if one is not None}
     body |= memories.filters(path=path, bucket=bucket, scope=scope, team=team) | given.fields()
     made = _Pass(body, given, full=full, has_titles=not as_json)
-    with whose.asks(where, given), progress.waiting("looking at memories, seconds"):
+    with whose.asks(where, given), progress.waiting("looking at memories"):
         node.ask_all(where, made.requests(), made.take, waits_s=node.MAX_WAIT_S)
     data = show.section(made.answer, "data")
     if as_json:

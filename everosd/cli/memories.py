@@ -11,6 +11,7 @@ import typer
 from everosd.cli import asking, show
 
 ANY = "%"
+TYPES = ("working", "episodic", "semantic", "procedural", "identity")
 STATUSES = "active, deprecated, expired, superseded, archived or deleted"
 WIDTH = 100
 SHOWN = 20
@@ -44,17 +45,23 @@ TeamFilter = Annotated[
 def filters(
     *, type_: str = ANY, path: str = ANY, bucket: str = ANY, scope: str | None = None, team: str | None = None
 ) -> dict[str, str]:
-    """Return the fields of a request that pick memories; nothing of what lets all through."""
+    """Return the fields of a request that pick memories; nothing of what lets all through.
+
+    Raises:
+        errors.RequestError: there is no such type.
+    """
+    if "%" not in type_ and type_ not in TYPES:
+        asking.refuse(f"--type: there is no type {asking.legible(type_)!r}", f"there are {', '.join(TYPES)}")
     given = {"memory_type": type_, "path_filter": path, "bucket": bucket, "scope": scope, "team_id": team}
     return {name: asking.legible(value) for name, value in given.items() if value not in (None, ANY)}
 
 
-def written(data: show.Body) -> Iterator[str]:
-    """Yield what became of a memory that was remembered or changed."""
+def written(data: show.Body, done: str = "updated") -> Iterator[str]:
+    """Yield what became of a memory that was remembered or changed; `done` says how it was."""
     said = {
         "created": "remembered",
-        "updated": f"updated, now version {data.get('version')}",
-        "unchanged": "says that already; nothing was written",
+        "updated": f"{done}, now version {data.get('version')}",
+        "unchanged": f"{'says that' if done == 'updated' else f'is {done}'} already; nothing was written",
         "duplicate": "is known already; nothing was written",
     }.get(str(data.get("outcome")), str(data.get("outcome")))
     yield f"{data.get('id')}  {said}"
@@ -272,7 +279,8 @@ def _next(action: str, days: object) -> str:
         return verb
     if days < 1 / 24:
         return f"due to be {verb} by the next pass" if action == "archive" else "expires now"
-    return f"{verb} in {days:.1f} days at the earliest" if action == "archive" else f"{verb} in {days:.1f} days"
+    left = f"{verb} in {round(days, 1):g} days"
+    return f"{left} at the earliest" if action == "archive" else left
 
 
 def _version(one: show.Body, *, full: bool) -> Iterator[str]:

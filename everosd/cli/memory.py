@@ -69,7 +69,7 @@ def list_(
     project: asking.Project = "default",
     as_json: asking.Json = False,
 ) -> None:
-    """List typed memories, the newest first. Each with its importance, its path and what is due next."""
+    """List typed memories, the newest first. Each with its importance, its path, and when it expires or is archived."""
     where = config.root_path(root)
     given = whose.Whose(user=user, agent=agent, app=app, project=project)
     wanted = ("active", "deprecated", "expired", "superseded", "archived", "deleted") if include_all else status
@@ -97,7 +97,7 @@ def list_(
         }
         if others:
             told = ", ".join(f"{n:,} {name}" for name, n in cast("dict[str, int]", others).items())
-            print(f"note: there are {told}: --all lists them", file=sys.stderr)
+            print(f"note: {told}: --all lists what is put away", file=sys.stderr)
     if total > offset + len(found):
         print(f"… and {total - offset - len(found):,} more: --offset {offset + len(found)}")
 
@@ -225,7 +225,7 @@ def pin(
     """Keep a typed memory as important as it is. Pinned ones never decay and are never archived."""
     given = whose.Whose(user=user, agent=agent, app=app, project=project)
     body: dict[str, object] = {"pinned": True, "reason": asking.legible(reason)}
-    _change(config.root_path(root), id_, given, body, as_json=as_json)
+    _change(config.root_path(root), id_, given, body, done="pinned", as_json=as_json)
 
 
 @commands.command(epilog="Example: everosd memory unpin mara_mem_20260302_00000001")
@@ -243,7 +243,7 @@ def unpin(
     """Let a pinned memory go the way of the others. The time before does not count."""
     given = whose.Whose(user=user, agent=agent, app=app, project=project)
     body: dict[str, object] = {"pinned": False, "reason": asking.legible(reason)}
-    _change(config.root_path(root), id_, given, body, as_json=as_json)
+    _change(config.root_path(root), id_, given, body, done="not pinned any more", as_json=as_json)
 
 
 @commands.command(epilog="Example: everosd memory restore mara_mem_20260302_00000001 --reason 'still true'")
@@ -378,7 +378,9 @@ def stats(
     print("\n".join(memories.numbers(show.section(answer, "data"))) or "there is no typed memory")
 
 
-def _change(where: Path, id_: str, given: whose.Whose, change: dict[str, object], *, as_json: bool) -> None:
+def _change(
+    where: Path, id_: str, given: whose.Whose, change: dict[str, object], *, done: str = "updated", as_json: bool
+) -> None:
     """Change a memory and say what became of it."""
     body = {"memory_id": asking.legible(id_), **change, **given.fields()}
     with known(), whose.asks(where, given):
@@ -386,7 +388,7 @@ def _change(where: Path, id_: str, given: whose.Whose, change: dict[str, object]
     if as_json:
         asking.print_json(answer)
         return
-    print("\n".join(memories.written(show.section(answer, "data"))))
+    print("\n".join(memories.written(show.section(answer, "data"), done)))
 
 
 @contextlib.contextmanager

@@ -23,9 +23,12 @@ TICK_S = 0.2
 class Progress:
     """Shows the progress of one piece of work on standard error, so that standard output stays the answer."""
 
-    def __init__(self, title: str, *, stream: TextIO | None = None, shown_after_s: float = SHOWN_AFTER_S) -> None:
-        """Show nothing yet; `stream` is standard error unless a test says otherwise."""
+    def __init__(
+        self, title: str, *, unit: str = "", stream: TextIO | None = None, shown_after_s: float = SHOWN_AFTER_S
+    ) -> None:
+        """Show nothing yet; `unit` is of what so many are done, `stream` standard error unless a test says otherwise."""
         self._title = title
+        self._unit = f" {unit}" if unit else ""
         self._stream = sys.stderr if stream is None else stream
         self._shown_after_s = shown_after_s
         self._started_s = time.monotonic()
@@ -77,14 +80,14 @@ class Progress:
         """Write one plain line."""
         self._written = (done, total)
         of = f"{done:,} of {total:,}" if total else f"{done:,}"
-        print(f"{self._title}: {of}", file=self._stream, flush=True)
+        print(f"{self._title}: {of}{self._unit}", file=self._stream, flush=True)
 
 
 @contextlib.contextmanager
 def waiting(title: str) -> Iterator[None]:
     """Show how long something has been taking while the block runs: nobody knows how long it will."""
     began_s, over = time.monotonic(), threading.Event()
-    with Progress(title) as shown:
+    with Progress(title, unit="s") as shown:
 
         def tick() -> None:
             while not over.wait(TICK_S):

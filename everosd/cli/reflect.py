@@ -65,7 +65,7 @@ def reflect(
     root_folder.require(where)
     run = reflection.Run(where, is_dry=dry_run)
     waits_s = node.MAX_WAIT_S if node.running(where) is None else timeout  # alone, nobody would go on with it
-    with progress.waiting("reflecting, seconds"):
+    with progress.waiting("reflecting"):
         node.ask_all(where, run.requests(waits_s), run.take, waits_s=waits_s)
     answer, made = run.answer, run.found()
     if as_json:

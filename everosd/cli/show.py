@@ -190,12 +190,18 @@ def _hit(item: Body, title: str, text: str, query: str) -> str:
     lines = excerpt.lines(item, str(item.get(text) or ""), query, width - 6)
     return "\n".join(
         (
-            f"{head}  {str(item.get(title) or '').strip() or '(no title)'}  {moment}{flag}".rstrip(),
+            f"{head}  {str(item.get(title) or '').strip() or _place(item)}  {moment}{flag}".rstrip(),
             *(f"      {line}" for line in lines),
             f"      {item.get('id')}",
             *(f"      {line}" for line in _why(section(item, "explain"), width - 6)),
         )
     )
+
+
+def _place(item: Body) -> str:
+    """Return where a hit without a title stands: type and path of a typed memory."""
+    found = [str(item[name]) for name in ("memory_type", "path") if item.get(name)]
+    return ", ".join(found) if item.get("path") else "(no title)"
 
 
 def _why(why: Body, width: int) -> Iterator[str]:

@@ -521,7 +521,7 @@ def _recorded(root: Path, arguments: tuple[str, ...]) -> str:
     env = {"COLUMNS": "100", "EVEROS_API__PORT": "0"}
     done = conftest.run(*name.split(), "--root", str(root), *rest, env=env)
     said = re.sub(
-        r"^(comparing|rebuilding|verifying|adopting|reflecting|forgetting|looking at memories).*: [\d,]+( of [\d,]+)?\n",
+        r"^(comparing|rebuilding|verifying|adopting|reflecting|forgetting|looking at memories).*: [\d,]+( of [\d,]+| s)?\n",
         "",
         done.stderr,
         flags=re.MULTILINE,

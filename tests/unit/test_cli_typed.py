@@ -114,7 +114,7 @@ def test_a_list_of_a_hundred_thousand_is_told_page_by_page(asked: Callable[[Answ
     asked(good(items=[], total_count=0, counts={"archived": 3}))
     said = run("memory", "list").output
     assert "no such memory\n" in said
-    assert "there are 3 archived: --all lists them" in said
+    assert "note: 3 archived: --all lists what is put away" in said
     assert "nothing was put away: 0 memories active" in run("lifecycle", "list").output
 
 
@@ -275,3 +275,11 @@ def test_a_recall_that_fits_nothing_is_not_taken_for_nothing_known(
     assert "3 more hits left out" in said
     asked(good(text="", items=[], tokens=0, left_out=0))
     assert "nothing is known of that\n" == run("recall", "atlas").output
+
+
+def test_a_type_that_there_is_not_is_refused_and_named() -> None:
+    """A misspelt type would let nothing through, and "nothing found" would be no answer."""
+    with pytest.raises(errors.RequestError, match="there is no type 'semantics'") as refused:
+        memories.filters(type_="semantics")
+    assert "working, episodic, semantic, procedural, identity" in refused.value.hint
+    assert {"memory_type": "s%"} == memories.filters(type_="s%")
