@@ -229,13 +229,20 @@ class Typed:
         if isinstance(asked, schema.EntryQuery) and asked.owner_type is not None:
             kinds = (asked.owner_type,)
         owners = [types.Owner(app=where.app, project=where.project, type=kind, id=parts.owner_id) for kind in kinds]
-        for owner in owners:
-            if await self._given.reader.find(owner, parts.entry_id) is not None:
-                return owner, parts.entry_id
-        for owner in owners:
-            if await lifecycle.rows(self._given.reader, owner, target=parts.entry_id, limit=1):
-                return owner, parts.entry_id
-        raise _unknown()
+        having = [owner for owner in owners if await self._has(owner, parts.entry_id)]
+        if not having:
+            raise _unknown()
+        if len(having) > 1:
+            message = f"a user and an agent are called {parts.owner_id!r} and both have it: send user_id or agent_id"
+            raise errors.RequestError(message, field="memory_id")
+        return having[0], parts.entry_id
+
+    async def _has(self, owner: types.Owner, entry_id: str) -> bool:
+        """Tell whether an owner has an entry, or had it: what was removed for good is not somebody else's then."""
+        reader = self._given.reader
+        if await reader.find(owner, entry_id) is not None:
+            return True
+        return bool(await lifecycle.rows(reader, owner, target=entry_id, limit=1))
 
     # -- what is asked ---------------------------------------------------------------------------------------------
 

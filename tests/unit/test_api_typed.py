@@ -380,6 +380,27 @@ async def test_a_memory_moves_to_another_path_under_its_own_id(open_door: Open) 
     assert 2 == len(told["versions"])
 
 
+async def test_an_agent_removed_the_memory_of_a_person_of_the_same_name_for_good(open_door: Open) -> None:
+    """Where an id alone does not say whose it is, it is refused, also once one of the two is gone."""
+    async with open_door({}) as door:
+        mine = await ask(door, "remember", path="p", content="Mara's.", user_id="mara")
+        its = await ask(door, "remember", path="p", content="The agent's.", agent_id="mara")
+        assert mine["id"] == its["id"]
+        before = files(door.root)
+        for route, body in (
+            ("forget", {"mode": "hard_delete", "confirm": True}),
+            ("update", {"content": "x"}),
+            ("restore", {}),
+        ):
+            error = await ask(door, route, status=422, memory_id=its["id"], **body)
+            assert "send user_id or agent_id" in error["message"]
+        assert before == files(door.root)
+        removal = {"memory_id": its["id"], "mode": "hard_delete", "confirm": True}
+        await ask(door, "forget", agent_id="mara", **removal)
+        await ask(door, "forget", status=422, **removal)
+        assert "Mara's." in files(door.root)[mine["file"]]
+
+
 @pytest.mark.parametrize("key", ["", "atlas.state"])
 async def test_a_memory_was_said_not_to_exist_while_a_person_moved_its_file(open_door: Open, key: str) -> None:
     """Until the ledger has taken note it is a conflict, and the same request goes through a moment later."""
