@@ -164,7 +164,8 @@ def _ignored(settings: config.Config | None) -> Iterator[Finding]:
 
 
 def _strategies(root: Path, settings: config.Config | None) -> Iterator[Finding]:
-    """Look for mistakes in ome.toml, which the daemon does not take over, and at what it says of reflection."""
+    """Look for mistakes in ome.toml, which the daemon does not take over, and at what it says of reflection and of the lifecycle."""
+    from everosd.engine import advice
     from everosd.engine import settings as of_strategies
 
     found = of_strategies.Watcher(root, clock.SystemClock()).check()
@@ -174,6 +175,23 @@ def _strategies(root: Path, settings: config.Config | None) -> Iterator[Finding]
         yield Finding(level="note", about="settings", text=note)
     if settings is not None:  # what is wrong is not in force: the defaults are, until a daemon has known better
         yield from _reflection(found.settings, settings)
+        yield _lifecycle(found.settings[advice.LIFECYCLE])
+
+
+def _lifecycle(wanted: strategy_settings.Settings) -> Finding:
+    """Look whether passes over typed memories come by themselves, as far as they are wanted."""
+    from everosd.engine import advice
+
+    if not wanted.enabled:
+        text = "switched off: everosd lifecycle run --dry-run shows what it would do"
+        return Finding(level="ok", about="lifecycle", text=text)
+    if wanted.times is None and wanted.idle_seconds is None:
+        return Finding(level="warn", about="lifecycle", text=advice.unfired(), hint=advice.UNFIRED_HINT)
+    when = wanted.cron or wanted.preset
+    silence = "" if wanted.idle_seconds is None else f"after {show.span(wanted.idle_seconds)} of silence"
+    return Finding(
+        level="ok", about="lifecycle", text=f"switched on: {', '.join(str(one) for one in (when, silence) if one)}"
+    )
 
 
 def _reflection(strategies: Mapping[str, strategy_settings.Settings], settings: config.Config) -> Iterator[Finding]:

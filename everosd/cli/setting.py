@@ -122,6 +122,8 @@ def _judge(place: places.Place, text: str) -> tuple[str, ...]:
             hint="nothing was written" if is_own else "mend that first; nothing was written",
         ) from error
     told = tuple(one for one in reading.notes if f" {'.'.join(place.name)}: " in one)
+    if place.name[1] == advice.LIFECYCLE:
+        return (*told, *_of_lifecycle(reading.settings[advice.LIFECYCLE], place.name[-1]))
     return told if place.name[1] != advice.REFLECTION else (*told, *_of_reflection(place, reading))
 
 
@@ -136,6 +138,14 @@ def _of_reflection(place: places.Place, reading: strategy_settings.Reading) -> I
             yield advice.without_model()
         if wanted.cron is not None and schedule.Schedule(wanted.cron, settings.memory.zone).is_hasty:
             yield advice.hasty(wanted.cron)
+
+
+def _of_lifecycle(wanted: strategy_settings.Settings, key: str) -> Iterator[str]:
+    """Yield what is missing for passes to come by themselves: it takes the switch and a time."""
+    if wanted.enabled and wanted.times is None and wanted.idle_seconds is None:
+        yield f"{advice.unfired()}: {advice.UNFIRED_HINT}"
+    elif not wanted.enabled and key in {"preset", "cron", "idle_seconds"}:
+        yield f"it is switched off: everosd set {advice.LIFECYCLE}.enabled true"
 
 
 def _require_known(place: places.Place) -> None:

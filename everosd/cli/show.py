@@ -90,7 +90,7 @@ def _next(one: Body) -> str:
     parts = [f"next {minute(str(at))}"] if at else []
     if isinstance(idle_s, (int, float)):
         parts.append(f"after {span(idle_s)} of silence")
-    return ", ".join(parts) or "on"
+    return ", ".join(parts) or "on, nothing fires it"
 
 
 def _last(run: Body) -> str:

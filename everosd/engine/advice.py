@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from everosd.engine import shown
 
 REFLECTION = "reflect_episodes"
+LIFECYCLE = "run_lifecycle"
 WEEKLY = "0 2 * * 1"
 
 
@@ -40,3 +41,11 @@ def without_model() -> str:
         f"{REFLECTION} is switched on and no model is set up: it skips every cluster; name one under [llm],"
         ' or set [reflection] merge = "extractive"'
     )
+
+
+def unfired() -> str:
+    """Return what is to be said of a lifecycle that is switched on and never comes."""
+    return f"{LIFECYCLE} is switched on and nothing fires it: its preset is manual"
+
+
+UNFIRED_HINT = f"everosd set {LIFECYCLE}.preset weekly (or daily)"

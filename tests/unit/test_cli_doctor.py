@@ -79,6 +79,25 @@ def test_beside_a_broken_ome_toml_reflection_is_told_as_the_defaults_have_it(mem
     assert said["reflection"].startswith("switched off")
 
 
+@pytest.mark.parametrize(
+    ("text", "level", "said"),
+    [
+        ("", "ok", "switched off: everosd lifecycle run --dry-run"),
+        ("enabled = true", "warn", "nothing fires it"),
+        ('enabled = true\npreset = "weekly"', "ok", "switched on: weekly"),
+        ('enabled = true\npreset = "weekly"\ncron = "0 4 * * *"', "ok", "switched on: 0 4 * * *"),
+    ],
+)
+def test_whether_passes_over_memories_come_by_themselves_is_told(
+    memory: Path, text: str, level: str, said: str
+) -> None:
+    """Switched on without a time they never do, which is a warning that says what to type."""
+    (memory / "ome.toml").write_text(f"[strategies.run_lifecycle]\n{text}\n")
+    (finding,) = found(memory, "lifecycle")
+    assert (level, True) == (finding.level, said in finding.text)
+    assert ("preset weekly" in finding.hint) == (level == "warn")
+
+
 def test_mistakes_in_ome_toml_are_named_with_their_lines(memory: Path) -> None:
     """All of them at once; what has no effect is a note."""
     (memory / "ome.toml").write_text("[strategies\n")

@@ -176,6 +176,15 @@ def test_a_list_may_be_typed_as_words(root: Path, value: list[str]) -> None:
     assert ["decay", "archive"] == strategies["run_lifecycle"]["actions"]
 
 
+@pytest.mark.usefixtures("root")
+def test_a_lifecycle_that_nothing_fires_is_told() -> None:
+    """Switched on alone it never comes, and neither does a preset of what is switched off."""
+    assert "it is switched off: everosd set run_lifecycle.enabled true" in typed("set", "run_lifecycle.preset", "daily")
+    typed("unset", "run_lifecycle.preset")
+    assert "note: run_lifecycle is switched on and nothing fires it" in typed("set", "run_lifecycle.enabled", "true")
+    assert "note" not in typed("set", "run_lifecycle.preset", "weekly")
+
+
 def test_a_secret_is_never_shown(root: Path) -> None:
     """Neither the old key nor the new one is printed."""
     said = typed("set", "llm.api_key", "sk-first") + typed("set", "llm.api_key", "sk-second", "--json")
