@@ -170,7 +170,8 @@ def _say(place: places.Place, before: object, new: object, also: tuple[str, ...]
     """Say what stands there now, and from when on it is in force."""
     is_secret = place.dotted in SECRETS
     dotted = ".".join(place.name)
-    when = "live" if place.is_strategy or dotted in config.RELOADABLE else "restart"
+    is_live = place.is_strategy or dotted in config.RELOADABLE or place.name[0] == config.OWNERS
+    when = "live" if is_live else "restart"
     if as_json:
         shown = {"before": before, "after": new}
         if is_secret:

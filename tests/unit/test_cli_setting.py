@@ -162,6 +162,7 @@ def test_the_lifecycle_is_set_like_everything_else(root: Path) -> None:
 def test_an_owner_may_stand_in_quotes(root: Path, key: str) -> None:
     """As in the file; the quotes are no part of the id, and one left open is named."""
     typed("set", key, "Asia/Tokyo")
+    assert "live" == json.loads(typed("set", key, "Asia/Tokyo", "--json"))["in_force"]
     assert {"mara": {"timezone": "Asia/Tokyo"}} == tomllib.loads((root / "everos.toml").read_text())["owners"]
     typed("unset", key)
     assert "owners" not in tomllib.loads((root / "everos.toml").read_text())
