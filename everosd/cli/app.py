@@ -7,10 +7,11 @@ import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn, cast
+from typing import Annotated, Any, Literal, NoReturn, cast
 
 import msgspec
 import typer
+from typer import core
 
 import everosd
 from everosd import config, errors, types
@@ -35,8 +36,25 @@ from everosd.cli import serve as serve_command
 
 Method = Literal["keyword", "vector", "hybrid"]
 
+ORDER = (
+    *("init", "serve", "status", "doctor", "search", "recall", "add", "remember", "memory", "forget", "lifecycle"),
+    *("reflect", "reports", "rollback", "mcp", "set", "unset"),
+    *("extract", "trigger", "adopt", "rebuild", "verify", "demo"),
+)
+"""Of commands in the help: first steps, then memory, what becomes of it, settings, and repair."""
+
+
+class Ordered(core.TyperGroup):
+    """Commands as a person needs them."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return their names; one that is not in the order comes last."""
+        return sorted(super().list_commands(ctx), key=lambda one: ORDER.index(one) if one in ORDER else len(ORDER))
+
+
 commands = typer.Typer(
     name="everosd",
+    cls=Ordered,
     help="A memory daemon: Markdown that anyone can edit, searchable within milliseconds of a save.",
     epilog="First steps: everosd init, then everosd serve, then everosd search. Something is wrong: everosd doctor.",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -49,7 +67,9 @@ commands = typer.Typer(
 commands.add_typer(learn.commands)
 commands.add_typer(remember.commands)
 commands.add_typer(memory.commands, name="memory")
-commands.add_typer(lifecycle.commands, name="lifecycle")
+commands.add_typer(
+    lifecycle.commands, name="lifecycle", short_help="Have typed memories age by rule, and see what became of them."
+)
 commands.add_typer(forget.commands)
 commands.add_typer(reflect.commands)
 commands.add_typer(setting.commands)

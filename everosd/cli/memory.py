@@ -258,7 +258,7 @@ def restore(
     project: asking.Project = "default",
     as_json: asking.Json = False,
 ) -> None:
-    """Have a memory found again that was forgotten, archived, expired or superseded. Also an Episode."""
+    """Bring back what was forgotten, archived, expired or superseded. A typed memory or an Episode."""
     where = config.root_path(root)
     given = whose.Whose(user=user, agent=agent, app=app, project=project)
     body = {"memory_id": asking.legible(id_), "reason": asking.legible(reason), **given.fields()}
@@ -286,7 +286,7 @@ def versions(
     project: asking.Project = "default",
     as_json: asking.Json = False,
 ) -> None:
-    """Say what a memory said before, and all that happened to it, the newest first."""
+    """Say what a memory said before and what happened to it. The newest first."""
     where = config.root_path(root)
     given = whose.Whose(user=user, agent=agent, app=app, project=project)
     with known(), whose.asks(where, given):
@@ -312,7 +312,7 @@ def explain(
     project: asking.Project = "default",
     as_json: asking.Json = False,
 ) -> None:
-    """Say why a memory is as it is: its status, its importance, what changed it, and when what is due."""
+    """Say why a memory is as it is. Its status, its importance, what changed it, and when what is due."""
     where = config.root_path(root)
     given = whose.Whose(user=user, agent=agent, app=app, project=project)
     body: dict[str, object] = {"memory_id": asking.legible(id_), **given.fields()}

@@ -96,6 +96,13 @@ def test_every_command_is_documented() -> None:
         assert f"`{name}`" in CHANGELOG
 
 
+def test_the_help_has_every_command_in_the_order_of_operations() -> None:
+    """One order for both: first steps, memory, what becomes of it, settings, repair."""
+    assert set(app.ORDER) == WORDS
+    documented = dict.fromkeys(typed.strip("`").split()[1] for typed, *_ in rows(OPERATIONS, "## Commands"))
+    assert [*app.ORDER] == [name for name in documented if not name.startswith("-")]
+
+
 def test_every_command_says_what_it_does() -> None:
     """Each command and each option has a help text of its own."""
     for name, command in COMMANDS.items():
