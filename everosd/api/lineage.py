@@ -8,7 +8,7 @@ from typing import cast
 
 import msgspec
 
-from everosd import types
+from everosd import errors, types
 from everosd.api import item, schema, scope
 from everosd.intake import message
 from everosd.log import kind, view
@@ -53,7 +53,7 @@ async def find(reader: read.Reader, asked: schema.EntryQuery, public_id: str) ->
     """Return the live entry of a public id, or of an entry id where the request names the owner.
 
     Raises:
-        errors.RequestError: The scope is none that there can be.
+        errors.RequestError: The scope is none that there can be, or the id does not say whose of two it is.
     """
     where = scope.space(asked)
     named = scope.named_owner(asked)
@@ -63,7 +63,11 @@ async def find(reader: read.Reader, asked: schema.EntryQuery, public_id: str) ->
     for owner_id, entry_id in _splits(wanted):
         owner_type = asked.owner_type or _OWNER_OF_PREFIX.get(entry_id.partition("_")[0])
         if owner_type is None:
-            row = await reader.find_any(where.app, where.project, owner_id, entry_id)
+            found = await reader.find_each(where.app, where.project, owner_id, entry_id)
+            if len(found) > 1:
+                message = f"a user and an agent are called {owner_id!r} and both have it: send user_id or agent_id"
+                raise errors.RequestError(message, field="entry_id")
+            row = found[0] if found else None
         else:
             owner = types.Owner(app=where.app, project=where.project, type=owner_type, id=owner_id)
             row = await reader.find(owner, entry_id)

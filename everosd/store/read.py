@@ -117,14 +117,12 @@ class Reader:
         )
         return to_row(found[0]) if found else None
 
-    async def find_any(self, app: str, project: str, owner_id: str, entry_id: str) -> row.EntryRow | None:
-        """Return one live entry of whoever is called `owner_id`; a user is looked at before an agent or a session."""
-        for owner_type in ("user", "agent", "session"):
-            owner = types.Owner(app=app, project=project, type=owner_type, id=owner_id)
-            found = await self.find(owner, entry_id)
-            if found is not None:
-                return found
-        return None
+    async def find_each(self, app: str, project: str, owner_id: str, entry_id: str) -> list[row.EntryRow]:
+        """Return the live entries with this id of all that are called `owner_id`: a user, an agent, a session."""
+        owners = [
+            types.Owner(app=app, project=project, type=each, id=owner_id) for each in ("user", "agent", "session")
+        ]
+        return [found for owner in owners if (found := await self.find(owner, entry_id)) is not None]
 
     async def page(
         self,

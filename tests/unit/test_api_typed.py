@@ -394,6 +394,10 @@ async def test_an_agent_removed_the_memory_of_a_person_of_the_same_name_for_good
         ):
             error = await ask(door, route, status=422, memory_id=its["id"], **body)
             assert "send user_id or agent_id" in error["message"]
+        answer = await door.client.get(f"/api/v1/entries/{its['id']}")
+        assert (422, False) == (answer.status_code, "Mara's" in answer.text)
+        answer = await door.client.get(f"/api/v1/entries/{its['id']}", params={"owner_type": "agent"})
+        assert "The agent's." in answer.text
         assert before == files(door.root)
         removal = {"memory_id": its["id"], "mode": "hard_delete", "confirm": True}
         await ask(door, "forget", agent_id="mara", **removal)
