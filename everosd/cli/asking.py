@@ -98,7 +98,10 @@ def ask_whose(root: Path, app: str, project: str, *, is_of_users: bool = False) 
     agents = [] if is_of_users else root_folder.owners(root, app, project, "agent")
     scope = f"app {app}, project {project}"
     if not users and not agents:
-        also = "save a note below <root>/<app>/<project>/users/<you>/episodes/, or name --app, --project or --root"
+        also = (
+            "everosd remember PATH TEXT --user <you>, everosd add FILE, or a note saved below"
+            " <root>/<app>/<project>/users/<you>/episodes/ begins one; --app, --project and --root name another"
+        )
         refuse(f"{root} has no memory in {scope}", also)
     options = [f"{option} {names(ids)}" for option, ids in (("--user", users), ("--agent", agents)) if ids]
     refuse(

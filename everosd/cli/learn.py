@@ -25,6 +25,8 @@ commands = typer.Typer(rich_markup_mode=None)
 BATCH = 100
 """Messages of one request: few enough that the bar moves."""
 STDIN = "-"
+ME = "me"
+"""Whose messages are those of a user that nobody is named for."""
 RETRIED = (429, 503)
 ENVELOPE_BYTES = 1024
 """Of a request, around its messages; ids of a session and a scope are shorter."""
@@ -74,7 +76,7 @@ def add(
     root: asking.Root = None,
     user: Annotated[
         str, typer.Option("--user", metavar="ID", help="Whose messages are those with role `user` and no name.")
-    ] = "me",
+    ] = ME,
     agent: Annotated[
         str, typer.Option("--agent", metavar="ID", help="Whose messages are those with role `assistant` and no name.")
     ] = "assistant",
@@ -138,6 +140,8 @@ def add(
         for id_, called in outcome.names.items():
             print(f"{called} is {id_} here")
         print(_whose(outcome, where, {"--app": app, "--project": project}))
+        if user != ME and outcome.users and asking.legible(user) not in outcome.users:
+            print(f"note: --user {user} is not used: the file names who speaks", file=sys.stderr)
         for reason in outcome.waiting:
             print(f"kept, and extracted later: {reason}", file=sys.stderr)
     if outcome.waiting:

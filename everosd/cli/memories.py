@@ -131,7 +131,8 @@ def history(data: show.Body, *, full: bool) -> Iterator[str]:
     """Yield the versions of a memory and what else happened to it, the newest first."""
     version = data.get("version")
     now = "gone from its file" if version is None else f"version {version}"
-    yield f"{data.get('id')}  {data.get('status')}, {now}"
+    status = "" if data.get("status") == "gone" else f"{data.get('status')}, "
+    yield f"{data.get('id')}  {status}{now}"
     versions, changes = show.rows(data, "versions"), show.rows(data, "changes")
     for one in versions if full else versions[:SHOWN]:
         yield from _version(one, full=full)

@@ -70,3 +70,14 @@ def test_a_file_is_added_once_and_the_answer_says_whose_memory_it_is(
         assert f"memory of mara; next: everosd search --user mara --root {root} WORDS" in one.stdout
     (path,) = (root / "default_app/default_project/users/mara/episodes").glob("*.md")
     assert "I moved to Porto.\n  [image]" in path.read_text()
+
+
+def test_an_owner_who_is_named_and_says_nothing_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the file names who speaks, `--user` is of no message; whose memory it became is not who was meant."""
+    monkeypatch.setenv("EVEROS_EMBEDDING__MODEL", "none")
+    root, file = tmp_path / "root", tmp_path / "talk.txt"
+    root_folder.make(root)
+    file.write_text("Andrew: I adopted a dog today.\n")
+    done = testing.CliRunner().invoke(app.commands, ["add", str(file), "--root", str(root), "--user", "andrew"])
+    assert "memory of Andrew" in done.stdout
+    assert "note: --user andrew is not used: the file names who speaks" in done.stderr
