@@ -286,8 +286,10 @@ def _next(action: str, days: object) -> str:
 
 def _version(one: show.Body, *, full: bool) -> Iterator[str]:
     reason = f": {one['reason']}" if one.get("reason") else ""
-    yield f"\n  version {one.get('version')}, until {show.minute(str(one.get('at') or ''))} ({one.get('action')}{reason})"
     before = one.get("before")
+    was_pinned = isinstance(before, dict) and show.section(before, "fields").get("pinned") == "true"
+    action = "unpin" if one.get("action") == "pin" and was_pinned else one.get("action")
+    yield f"\n  version {one.get('version')}, until {show.minute(str(one.get('at') or ''))} ({action}{reason})"
     if not isinstance(before, dict):
         yield "      its text was removed for good"
         return
