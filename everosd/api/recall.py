@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
+import importlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, get_args
 
@@ -27,6 +29,13 @@ STATUSES = get_args(schema.Status)
 N_PATHS = 1000
 N_CHANGES = 1000
 """Rows of the log that are told of one memory."""
+_LATER = (
+    "everosd.search.context",
+    "everosd.lifecycle.versions",
+    "everosd.lifecycle.archive",
+    "everosd.lifecycle.decay",
+)
+"""Imported when first asked for, with what they bring: a start has no time for NumPy, by which tokens are counted."""
 
 
 class Recall:
@@ -36,12 +45,21 @@ class Recall:
         """Answer from `given`; `memories` knows which entry an id means."""
         self._given, self._memories = given, memories
         self._zone = given.config.memory.zone
+        self._is_loaded = False
+
+    async def _load(self) -> None:
+        """Import what answers take, beside the loop: it would wait for a thread that is importing any of that just now."""
+        if not self._is_loaded:
+            for name in _LATER:
+                await asyncio.to_thread(importlib.import_module, name)
+            self._is_loaded = True
 
     # -- recall ----------------------------------------------------------------------------------------------------
 
     async def recall(self, request: reply.Request) -> reply.Response:
         """Answer POST memory/recall."""
-        from everosd.search import context  # noqa: PLC0415  # counting tokens takes NumPy, which a start has no time for
+        await self._load()
+        from everosd.search import context  # noqa: PLC0415  # see `_LATER`
 
         reply.called(request, "memory/recall")
         asked = requests.decode(RECALL, await reply.body(request))
@@ -80,7 +98,8 @@ class Recall:
 
     async def explain(self, request: reply.Request) -> reply.Response:
         """Answer POST memory/explain."""
-        from everosd.lifecycle import versions  # noqa: PLC0415  # see `typed.Typed._work`
+        await self._load()
+        from everosd.lifecycle import versions  # noqa: PLC0415  # see `_LATER`
 
         reply.called(request, "memory/explain")
         asked = requests.decode(EXPLAIN, await reply.body(request))
@@ -223,6 +242,7 @@ class Recall:
 
     async def stats(self, request: reply.Request) -> reply.Response:
         """Answer GET memory/stats."""
+        await self._load()
         from everosd.lifecycle import policy  # noqa: PLC0415  # see `explain`
 
         reply.called(request, "memory/stats")

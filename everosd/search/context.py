@@ -136,9 +136,12 @@ class Recall:
         parents = list(dict.fromkeys([*episodes, *(each for some in made_of.values() for each in some)]))
         named = [each for parent in parents for each in (parent, types.public_id(owner.id, parent))]
         children = await self._reader.children(owner, named, "atomic_fact") if named else []
-        wrong = await self._wrong(owner, hits, children)
+        now_us = clock.to_us(self._clock.now())
+        wrong = await self._wrong(owner, hits, children, now_us)
         by_parent: dict[str, list[row.EntryRow]] = {}
         for each in children:
+            if each.expires_us is not None and each.expires_us <= now_us and each.key not in wrong:
+                continue  # a search does not find it any more, either
             by_parent.setdefault(each.parent_id.removeprefix(f"{owner.id}_"), []).append(each)
         told = []
         for hit in hits:
@@ -152,11 +155,10 @@ class Recall:
         return told
 
     async def _wrong(
-        self, owner: types.Owner, hits: Sequence[query.Hit], children: Sequence[row.EntryRow]
+        self, owner: types.Owner, hits: Sequence[query.Hit], children: Sequence[row.EntryRow], now_us: int
     ) -> Mapping[types.EntryKey, str]:
         """Return which of these entries and facts were corrected, with what they say."""
         rows = {each.key: each for each in children} | {hit.row.key: hit.row for hit in hits}
-        now_us = clock.to_us(self._clock.now())
         found = await self._corrections(owner, list(rows), now_us)
         pairs = {(one.target, one.by) for one in found}
         targets = {target for target, by in pairs if target in rows and (by, target) not in pairs}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
+import importlib
 import math
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -328,6 +331,37 @@ async def test_recall_of_nothing_is_empty(open_door: Open, log_of: LogOf) -> Non
         assert "" == (await post(door, "recall", query="zebra", user_id="mara"))["text"]
 
 
+async def test_recall_answered_500_while_a_thread_imported_the_same(
+    open_door: Open, log_of: LogOf, episode: EpisodeOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Just after a start the daemon imports much in a thread: a request waits for that, and the loop does not."""
+    told = log_of("mara", "2026-03-02", episode(1, "Mara moved to Porto."))
+    files = {f"{BASE}/mara/episodes/episode-2026-03-02.md": told}
+    async with open_door(files) as door:
+        module = importlib.import_module("everosd.search.context")
+        lock = importlib._bootstrap._get_module_lock(module.__name__)  # type: ignore[attr-defined]
+        begun, ended = threading.Event(), threading.Event()
+
+        def importing() -> None:
+            lock.acquire()
+            begun.set()
+            ended.wait(20)
+            lock.release()
+
+        thread = asyncio.create_task(asyncio.to_thread(importing))
+        await asyncio.to_thread(begun.wait, 20)
+        monkeypatch.setattr(module.__spec__, "_initializing", True, raising=False)
+        asked = asyncio.create_task(post(door, "recall", query="Porto"))
+        try:
+            await asyncio.sleep(0.1)
+            assert not asked.done()
+        finally:
+            monkeypatch.undo()
+            ended.set()
+            await thread
+        assert "Porto" in (await asked)["text"]
+
+
 async def test_recall_never_tells_what_was_corrected_nor_what_is_away(
     open_door: Open, log_of: LogOf, episode: EpisodeOf
 ) -> None:
@@ -336,6 +370,7 @@ async def test_recall_never_tells_what_was_corrected_nor_what_is_away(
         fact(1, 1, "Mara lives in Bremen with a cat."),
         fact(2, 1, "The cat of Mara is called Tom."),
         fact(3, 2, "Mara lives in Hamburg with a cat.", corrects="[af_20260302_00000001]"),
+        fact(4, 1, "Mara has expired milk for the cat.", expires_at="2026-04-01T00:00:00Z"),
     ]
     files = {
         f"{BASE}/mara/episodes/episode-2026-03-02.md": log_of(
