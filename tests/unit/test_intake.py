@@ -569,6 +569,30 @@ async def test_what_everosd_wrote_is_read_when_nobody_waits_for_an_extraction(
                 await cascade.until_shown(user())
 
 
+async def test_a_save_to_what_everosd_just_wrote_is_read_within_the_bound_however_long_extractions_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A person's save to such a file is held up while extractions are waited for, for a moment; without them for none."""
+    async with running(tmp_path) as node:
+        cascade = node.cascade
+        await intake(node).add(session(), said("I moved to Porto."), task_id="t")
+        await intake(node).flush(session(), task_id="t")
+        await cascade.settled()
+        (ours,) = [path for path in cascade._ingest.known if "/episodes/" in path]
+        for is_busy, held_s in ((True, 0.3), (False, 60.0)):
+            monkeypatch.setattr(dirty, "HELD_S", held_s)
+            intake(node)._extracted_s = float("inf" if is_busy else "-inf")
+            assert is_busy == cascade.gives_way()
+            began_s = node.clock.monotonic_s()
+            cascade._unshown.wrote(ours)
+            cascade._settler.mark(ours, is_final=True)
+            async with asyncio.timeout(10):
+                while ours in cascade._unshown:  # noqa: ASYNC110  # of what nobody tells
+                    await asyncio.sleep(0.005)
+            assert is_busy == (node.clock.monotonic_s() - began_s >= held_s)
+            await cascade.settled()
+
+
 async def test_the_text_index_is_not_committed_for_each_of_many_requests(tmp_path: Path) -> None:
     """While somebody waits for an answer a commit waits for the next ones, for a moment; else it does not."""
     async with running(tmp_path) as node:
