@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast, get_args
 import msgspec
 
 from everosd import clock, errors, types
-from everosd.api import item, lifecycle_schema, moment, ome, reply, schema, scope, services
+from everosd.api import item, later, lifecycle_schema, moment, ome, reply, schema, scope, services
 from everosd.api import request as requests
 from everosd.log import entry as log_entry
 from everosd.log import escape, view
@@ -37,11 +37,15 @@ class Lifecycle:
         """Answer from `given`."""
         self._given = given
         self._zone = given.config.memory.zone
+        self._later = later.Later(
+            *(f"lifecycle.{name}" for name in ("archive", "decisions", "outcome", "policy", "window"))
+        )
 
     # -- reflect ---------------------------------------------------------------------------------------------------
 
     async def reflect(self, request: reply.Request) -> reply.Response:
         """Answer POST memory/reflect."""
+        await self._later.load()
         from everosd.lifecycle import decisions, outcome  # noqa: PLC0415  # no command needs them that does not reflect
         from everosd.lifecycle import window as windows  # noqa: PLC0415
 
@@ -112,6 +116,7 @@ class Lifecycle:
 
     async def lifecycle(self, request: reply.Request) -> reply.Response:
         """Answer GET memory/lifecycle."""
+        await self._later.load()
         reply.called(request, "memory/lifecycle")
         asked = requests.decode_query(request.query_params.multi_items(), lifecycle_schema.LifecycleQuery)
         statuses = _statuses(asked.status)

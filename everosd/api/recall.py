@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import datetime as dt
-import importlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, get_args
 
 import msgspec
 
 from everosd import clock, config, errors, types
-from everosd.api import item, lineage, memory, moment, recall_schema, reply, schema, scope, services, typed
+from everosd.api import item, later, lineage, memory, moment, recall_schema, reply, schema, scope, services, typed
 from everosd.api import request as requests
 from everosd.log import entry as log_entry
 from everosd.log import view
@@ -29,13 +27,8 @@ STATUSES = get_args(schema.Status)
 N_PATHS = 1000
 N_CHANGES = 1000
 """Rows of the log that are told of one memory."""
-_LATER = (
-    "everosd.search.context",
-    "everosd.lifecycle.versions",
-    "everosd.lifecycle.archive",
-    "everosd.lifecycle.decay",
-)
-"""Imported when first asked for, with what they bring: a start has no time for NumPy, by which tokens are counted."""
+_LATER = ("search.context", "lifecycle.versions", "lifecycle.archive", "lifecycle.decay")
+"""With what they bring: tokens are counted by NumPy."""
 
 
 class Recall:
@@ -45,20 +38,13 @@ class Recall:
         """Answer from `given`; `memories` knows which entry an id means."""
         self._given, self._memories = given, memories
         self._zone = given.config.memory.zone
-        self._is_loaded = False
-
-    async def _load(self) -> None:
-        """Import what answers take, beside the loop: it would wait for a thread that is importing any of that just now."""
-        if not self._is_loaded:
-            for name in _LATER:
-                await asyncio.to_thread(importlib.import_module, name)
-            self._is_loaded = True
+        self._later = later.Later(*_LATER)
 
     # -- recall ----------------------------------------------------------------------------------------------------
 
     async def recall(self, request: reply.Request) -> reply.Response:
         """Answer POST memory/recall."""
-        await self._load()
+        await self._later.load()
         from everosd.search import context  # noqa: PLC0415  # see `_LATER`
 
         reply.called(request, "memory/recall")
@@ -98,7 +84,7 @@ class Recall:
 
     async def explain(self, request: reply.Request) -> reply.Response:
         """Answer POST memory/explain."""
-        await self._load()
+        await self._later.load()
         from everosd.lifecycle import versions  # noqa: PLC0415  # see `_LATER`
 
         reply.called(request, "memory/explain")
@@ -242,7 +228,7 @@ class Recall:
 
     async def stats(self, request: reply.Request) -> reply.Response:
         """Answer GET memory/stats."""
-        await self._load()
+        await self._later.load()
         from everosd.lifecycle import policy  # noqa: PLC0415  # see `explain`
 
         reply.called(request, "memory/stats")

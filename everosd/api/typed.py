@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import datetime as dt
-import importlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from everosd import clock, errors, types
-from everosd.api import item, moment, recall_schema, reply, schema, scope, services, typed_schema
+from everosd.api import item, later, moment, recall_schema, reply, schema, scope, services, typed_schema
 from everosd.api import request as requests
 from everosd.intake import redact
 from everosd.lifecycle import memory, versions
@@ -73,12 +71,15 @@ class Typed:
         self._given = given
         self._zone = given.config.memory.zone
         self._made: Work | None = None
+        self._later = later.Later(
+            "intake.unsay", "lifecycle.forget", "lifecycle.remember", "lifecycle.restore", "lifecycle.update"
+        )
 
     # -- routes ----------------------------------------------------------------------------------------------------
 
     async def remember(self, request: reply.Request) -> reply.Response:
         """Answer POST memory/remember."""
-        await self._load()
+        await self._later.load()
         reply.called(request, "memory/remember")
         asked = requests.decode(REMEMBER, await reply.body(request))
         wanted = self._wanted(asked)
@@ -89,7 +90,7 @@ class Typed:
 
     async def update(self, request: reply.Request) -> reply.Response:
         """Answer POST memory/update."""
-        await self._load()
+        await self._later.load()
         from everosd.lifecycle import update  # noqa: PLC0415  # see `_work`
 
         reply.called(request, "memory/update")
@@ -114,7 +115,7 @@ class Typed:
 
     async def forget(self, request: reply.Request) -> reply.Response:
         """Answer POST memory/forget."""
-        await self._load()
+        await self._later.load()
         reply.called(request, "memory/forget")
         asked = requests.decode(FORGET, await reply.body(request))
         if asked.replacement_content is not None and asked.mode != "redact":
@@ -145,7 +146,7 @@ class Typed:
 
     async def restore(self, request: reply.Request) -> reply.Response:
         """Answer POST memory/restore."""
-        await self._load()
+        await self._later.load()
         reply.called(request, "memory/restore")
         asked = requests.decode(RESTORE, await reply.body(request))
         owner, entry_id = await self.target(asked, asked.memory_id)
@@ -430,18 +431,6 @@ class Typed:
 
     def _maker(self) -> item.Maker:
         return item.Maker(zone=self._zone, now_us=clock.to_us(self._given.clock.now()), has_status=True)
-
-    async def _load(self) -> None:
-        """Import what `_work` takes, beside the loop: it would wait for a thread that is importing any of that just now."""
-        if self._made is None:
-            for name in (
-                "intake.unsay",
-                "lifecycle.forget",
-                "lifecycle.remember",
-                "lifecycle.restore",
-                "lifecycle.update",
-            ):
-                await asyncio.to_thread(importlib.import_module, f"everosd.{name}")
 
     def _work(self) -> Work:
         """Return what writes; imported when it is needed first: a command that reads has no use for it."""
