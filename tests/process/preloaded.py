@@ -94,6 +94,7 @@ class Preloaded:
     def __init__(self) -> None:
         """Start it; what it imports is waited for by the first who asks."""
         self._line, theirs = socket.socketpair()
+        self._sends = threading.Lock()
         program = f"from tests.process import preloaded; preloaded.stand_by({theirs.fileno()})"
         # NumPy makes its threads when it is imported, and threads are not forked.
         env = {**os.environ, "PYTHONPATH": str(REPO), "OPENBLAS_NUM_THREADS": "1"}
@@ -104,8 +105,9 @@ class Preloaded:
         """Start a command with descriptors for its input, output and errors, which stay the caller's."""
         told, tells = os.pipe()
         job = json.dumps({"arguments": arguments, "env": dict(env), "folder": str(Path.cwd())}).encode()
-        socket.send_fds(self._line, [_NUMBER.pack(len(job))], [*streams, tells])
-        self._line.sendall(job)
+        with self._sends:  # a command is two messages
+            socket.send_fds(self._line, [_NUMBER.pack(len(job))], [*streams, tells])
+            self._line.sendall(job)
         os.close(tells)
         return Process(_number(told), told)
 
