@@ -447,13 +447,17 @@ def with_graph(preloaded: Preloaded, notes: Notes) -> None:
     assert preloaded.connect()
     test_meaning.embedded(daemon, N_ENTRIES)
     for day in range(N_FILES):
-        conftest.wait_for(
-            lambda day=day: (
-                test_meaning.found(daemon, notes.texts[day][5], "vector", top_k=1)  # type: ignore[misc]
-                == [f"{test_meaning.USER}_ep_202603{day + 1:02}_00000006"]
-            ),
-            "the entry itself",
-        )
+        conftest.wait_for(lambda day=day: is_found(daemon, notes, day), "the entry itself")  # type: ignore[misc]
     conftest.wait_for(lambda: list(daemon.root.rglob("graphs/*.json")), "a graph")
     test_meaning.embedded(daemon, N_ENTRIES)
     assert 0 == preloaded.end(signal.SIGTERM)
+
+
+def is_found(daemon: conftest.Daemon, notes: Notes, day: int) -> bool:
+    """Tell whether a search by meaning finds an entry; it is refused while the index is made anew: a search may come upon damage first."""
+    answer = test_meaning.ask(daemon, notes.texts[day][5], "vector", top_k=1)
+    if answer.status_code != 200:
+        assert (503, "CAPABILITY_UNAVAILABLE") == test_meaning.refusal(answer)
+        return False
+    found = [hit["id"] for hit in answer.json()["data"]["episodes"]]
+    return found == [f"{test_meaning.USER}_ep_202603{day + 1:02}_00000006"]
