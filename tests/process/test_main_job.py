@@ -186,11 +186,11 @@ def _count(daemon: conftest.Daemon, probe: notes.Probe) -> int:
 
 
 def _contents(root: Path) -> dict[str, str]:
-    """Return a digest of every file of the root that is not the daemon's own."""
+    """Return a digest of every file of the root that is not the daemon's own; a search that found a typed memory is noted in its log."""
     return {
         str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in root.rglob("*")
-        if path.is_file() and path.relative_to(root).parts[0] not in OWN_FOLDERS
+        if path.is_file() and path.relative_to(root).parts[0] not in OWN_FOLDERS and ".lifecycle" not in path.parts
     }
 
 

@@ -35,7 +35,7 @@ async def opened(root: Path, *, day: int = 1, owner: types.Owner = MARA) -> Asyn
             for text in (FACT, CHINESE)
         ]
         await node.cascade.writer.append(owner, "atomic_fact", drafts)
-        await node.cascade.settled(20.0)
+        await node.cascade.until_shown(owner)
         node.search.note_recall(owner)
         yield quoted.Quoted(node.search)
 
