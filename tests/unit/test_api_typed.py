@@ -81,14 +81,6 @@ def files(root: Path) -> dict[str, str]:
     }
 
 
-def holders(root: Path, word: str) -> list[str]:
-    """Return every file below a root that holds a word, whatever it is."""
-    mark = word.encode()
-    return sorted(
-        path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file() and mark in path.read_bytes()
-    )
-
-
 async def test_what_is_remembered_is_in_its_file_and_found_by_the_next_search(open_door: Open) -> None:
     """The answer tells id and file; the file lies in the folder of its path, with the fields that were given."""
     async with open_door({}) as door:
@@ -229,8 +221,8 @@ async def test_credentials_are_made_unreadable_before_anything_is_written(open_d
         await ask(door, "update", memory_id=made["id"], content=f"Now {key}!", reason=f"because {key}")
         await ask(door, "forget", memory_id=made["id"], reason=f"because {key}")
         await settled(door)
-        assert [] == holders(door.root, key)
-        assert [] == holders(door.root, "hunter22!")
+        assert [] == steps.holders(door.root, key)
+        assert [] == steps.holders(door.root, "hunter22!")
 
 
 async def test_the_second_write_under_a_key_updates_the_one_memory_and_keeps_its_version(open_door: Open) -> None:
@@ -410,6 +402,7 @@ async def test_a_memory_was_said_not_to_exist_while_a_person_moved_its_file(open
     """Until the ledger has taken note it is a conflict, and the same request goes through a moment later."""
     named: dict[str, Any] = {"semantic_key": key} if key else {}
     async with open_door({}) as door:
+        await remember(door, "Zeus stays.", path="projects/zeus")  # or all files would be gone for a moment
         made = await remember(door, "Atlas is a ship.", **named)
         route, body = "update", {"memory_id": made["id"], "content": "Atlas sank."}
         if key:
@@ -664,9 +657,9 @@ async def test_a_memory_that_was_removed_for_good_leaves_no_trace(open_door: Ope
         await ask(door, "update", memory_id=made["id"], content=f"Atlas carries much {word}.", reason=f"more {word}")
         await ask(door, "forget", memory_id=made["id"], reason=f"too much {word}")
         await ask(door, "restore", memory_id=made["id"])
-        assert holders(door.root, word)
+        assert steps.holders(door.root, word)
         done = await ask(door, "forget", memory_id=made["id"], mode=mode, confirm=True, reason="secret")
-        assert [] == holders(door.root, word)
+        assert [] == steps.holders(door.root, word)
         assert [] == await found(door, word)
         assert [other["id"]] == await found(door, "Zeus")
         told = await history(door, made["id"])
@@ -691,7 +684,7 @@ async def test_a_removed_text_was_in_tmp_where_its_memory_had_just_been_moved(op
         await ask(door, "update", memory_id=made["id"], content=f"Atlas carries much {word}.")
         await ask(door, "update", memory_id=made["id"], path="somewhere/else")
         await ask(door, "forget", memory_id=made["id"], mode=mode, confirm=True)
-        assert [] == holders(door.root, word)
+        assert [] == steps.holders(door.root, word)
         await is_clean(door)
 
 
@@ -758,17 +751,17 @@ async def test_an_episode_that_was_removed_for_good_is_not_brought_back_by_the_s
     async with open_door({}, settings=PLAIN, learns=True) as door:
         await extracted(door, **talk(word))
         (one,) = (await door.get("episode", user_id="mara"))["episodes"]
-        assert any("sessions" in path for path in holders(door.root, word))
-        assert any("atomic_facts" in path for path in holders(door.root, word))
+        assert any("sessions" in path for path in steps.holders(door.root, word))
+        assert any("atomic_facts" in path for path in steps.holders(door.root, word))
         error = await ask(door, "forget", status=409, memory_id=one["id"], mode=mode)
         assert "3 messages of session s/1" in error["message"]
         done = await ask(door, "forget", memory_id=one["id"], mode=mode, confirm=True)
-        assert [] == holders(door.root, word)
+        assert [] == steps.holders(door.root, word)
         await extracted(door, **talk(word))
-        assert [] == holders(door.root, word)
+        assert [] == steps.holders(door.root, word)
     async with open_door({}, settings=PLAIN, learns=True) as door:
         await extracted(door, **talk(word))
-        assert [] == holders(door.root, word)
+        assert [] == steps.holders(door.root, word)
         assert [] == (await door.search("ring", user_id="mara"))["episodes"]
         told = await history(door, one["id"])
         await extracted(
@@ -796,7 +789,7 @@ async def test_what_another_one_said_stays_when_an_episode_is_removed(open_door:
         done = await ask(door, "forget", memory_id=mine["id"], mode="hard_delete", confirm=True)
         assert [theirs["id"]] == [one["id"] for one in (await door.search(word, user_id="theo"))["episodes"]]
         kept = (await door.entry(theirs["id"]))["messages"]
-        assert [] == [path for path in holders(door.root, word) if "/mara/" in path]
+        assert [] == [path for path in steps.holders(door.root, word) if "/mara/" in path]
         await is_clean(door)
     assert theirs["id"] in done["narratives"]
     assert 1 == len(done["left"])

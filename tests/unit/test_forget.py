@@ -76,8 +76,7 @@ async def told(node: daemon.Node, *given: list[online.Given], at: str = "s_1", h
 
 def traces(root: Path, word: str = SECRET) -> list[str]:
     """Return the files below the root that have a word, in any case, in their bytes."""
-    found = [path for path in root.rglob("*") if path.is_file() and word.encode() in path.read_bytes().lower()]
-    return sorted(path.relative_to(root).as_posix() for path in found)
+    return steps.holders(root, word)
 
 
 async def n_found(node: daemon.Node, of: types.Owner, kind: str = "episode") -> int:
