@@ -32,6 +32,8 @@ from everosd.api import (
 )
 from everosd.api import errors as wire
 
+Answer = Callable[[reply.Request], Awaitable[Any]]
+
 log = structlog.get_logger()
 
 
@@ -95,7 +97,7 @@ def _agents(endpoint: mcp.Endpoint) -> Any:  # a handler, as Litestar has it
     return answer_mcp
 
 
-def _api_routes(given: services.Services, work: admin.Admin) -> list[litestar.Router]:
+def _api_routes(given: services.Services, work: admin.Admin) -> list[Any]:
     """Return the same routes under every prefix."""
     answers, takes, engine = memory.Memory(given), intake.Intake(given), ome.Ome(given)
     consolidations, people = reflection.Reflection(given), owners.Owners(given)
@@ -107,46 +109,50 @@ def _api_routes(given: services.Services, work: admin.Admin) -> list[litestar.Ro
         return await (memories.history(request) if is_history else answers.entry(request))
 
     return [
-        litestar.Router(
-            prefix,
-            route_handlers=[
-                handlers.post("/memory/search", status_code=200)(_handler(answers.search)),
-                handlers.post("/memory/get", status_code=200)(_handler(answers.get)),
-                handlers.get("/entries/{entry_id:path}")(_handler(entry)),
-                handlers.post("/memory/remember", status_code=200)(_handler(memories.remember)),
-                handlers.post("/memory/update", status_code=200)(_handler(memories.update)),
-                handlers.post("/memory/forget", status_code=200)(_handler(memories.forget)),
-                handlers.post("/memory/restore", status_code=200)(_handler(memories.restore)),
-                handlers.post("/memory/usage", status_code=200)(_handler(memories.usage)),
-                handlers.post("/memory/recall", status_code=200)(_handler(recalls.recall)),
-                handlers.post("/memory/explain", status_code=200)(_handler(recalls.explain)),
-                handlers.get("/memory/stats")(_handler(recalls.stats)),
-                handlers.post("/memory/reflect", status_code=200)(_handler(passes.reflect)),
-                handlers.get("/memory/lifecycle")(_handler(passes.lifecycle)),
-                handlers.get("/memory/audit")(_handler(passes.audit)),
-                handlers.post("/memory/add", status_code=200)(_handler(takes.add)),
-                handlers.post("/memory/flush", status_code=200)(_handler(takes.flush)),
-                handlers.get("/owners")(_handler(people.owners)),
-                handlers.get("/tasks")(_handler(takes.tasks)),
-                handlers.get("/tasks/{task_id:str}")(_handler(takes.task_by_id)),
-                handlers.post("/ome/trigger", status_code=200)(_handler(engine.trigger)),
-                handlers.get("/ome/strategies")(_handler(engine.strategies)),
-                handlers.get("/reflection/reports")(_handler(consolidations.reports)),
-                handlers.post("/reflection/rollback", status_code=200)(_handler(consolidations.rollback)),
-                handlers.get("/admin/status")(_handler(work.status)),
-                handlers.post("/admin/rebuild", status_code=200)(_handler(work.rebuild)),
-                handlers.post("/admin/verify", status_code=200)(_handler(work.verify)),
-                handlers.post("/admin/adopt", status_code=200)(_handler(work.adopt)),
-                handlers.post("/admin/reconcile", status_code=200)(_handler(work.reconcile)),
-                handlers.post("/admin/forget", status_code=200)(_handler(work.forget)),
-                handlers.post("/admin/extract", status_code=200)(_handler(work.extract)),
-            ],
-        )
-        for prefix in openapi.PREFIXES
+        _post("/memory/search", answers.search),
+        _post("/memory/get", answers.get),
+        _get("/entries/{entry_id:path}", entry),
+        _post("/memory/remember", memories.remember),
+        _post("/memory/update", memories.update),
+        _post("/memory/forget", memories.forget),
+        _post("/memory/restore", memories.restore),
+        _post("/memory/usage", memories.usage),
+        _post("/memory/recall", recalls.recall),
+        _post("/memory/explain", recalls.explain),
+        _get("/memory/stats", recalls.stats),
+        _post("/memory/reflect", passes.reflect),
+        _get("/memory/lifecycle", passes.lifecycle),
+        _get("/memory/audit", passes.audit),
+        _post("/memory/add", takes.add),
+        _post("/memory/flush", takes.flush),
+        _get("/owners", people.owners),
+        _get("/tasks", takes.tasks),
+        _get("/tasks/{task_id:str}", takes.task_by_id),
+        _post("/ome/trigger", engine.trigger),
+        _get("/ome/strategies", engine.strategies),
+        _get("/reflection/reports", consolidations.reports),
+        _post("/reflection/rollback", consolidations.rollback),
+        _get("/admin/status", work.status),
+        _post("/admin/rebuild", work.rebuild),
+        _post("/admin/verify", work.verify),
+        _post("/admin/adopt", work.adopt),
+        _post("/admin/reconcile", work.reconcile),
+        _post("/admin/forget", work.forget),
+        _post("/admin/extract", work.extract),
     ]
 
 
-def _handler(answer: Callable[[reply.Request], Awaitable[Any]]) -> Callable[[reply.Request], Awaitable[Any]]:
+def _get(path: str, answer: Answer) -> Any:
+    """Return a route that is asked for something: one handler for all prefixes, since one for each costs a quarter of what making the application takes."""
+    return handlers.get([f"{prefix}{path}" for prefix in openapi.PREFIXES])(_handler(answer))
+
+
+def _post(path: str, answer: Answer) -> Any:
+    """Return a route that is told something."""
+    return handlers.post([f"{prefix}{path}" for prefix in openapi.PREFIXES], status_code=200)(_handler(answer))
+
+
+def _handler(answer: Answer) -> Answer:
     """Return a plain function around a method.
 
     Litestar copies handlers deeply for every route, and with a method whatever its object holds, open files included.
