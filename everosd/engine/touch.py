@@ -60,7 +60,9 @@ class Touches:
         """
         if not has_news and (self._next_us is None or self._next_us > now_us):
             return
-        due, written = await self._database.write(lambda connection: _due(connection, now_us, self._quiet_us))
+        due, written, oldest_us = await self._database.write(
+            lambda connection: _due(connection, now_us, self._quiet_us)
+        )
         by_owner: dict[types.Owner, list[_Edit]] = {}
         for edit in written:
             by_owner.setdefault(edit.owner, []).append(edit)
@@ -73,7 +75,8 @@ class Touches:
             self._is_failing, self._next_us = True, now_us + AGAIN_US
             return
         self._is_failing = False
-        oldest_us = await self._database.write(lambda connection: _done(connection, due))
+        if due:
+            oldest_us = await self._database.write(lambda connection: _done(connection, due))
         self._next_us = None if oldest_us is None else _ripe_us(oldest_us) + self._quiet_us
 
 
@@ -87,8 +90,8 @@ def _ripe_us(at_us: int) -> int:
     return (at_us // MINUTE_US + 1) * MINUTE_US
 
 
-def _due(connection: sqlite3.Connection, now_us: int, quiet_us: int) -> tuple[list[_Edit], list[_Edit]]:
-    """Return the edits of all minutes that have been quiet, and those of them that are to be written.
+def _due(connection: sqlite3.Connection, now_us: int, quiet_us: int) -> tuple[list[_Edit], list[_Edit], int | None]:
+    """Return the edits of all minutes that have been quiet, those of them that are to be written, and the moment of the oldest edit.
 
     A moment in the future comes of a clock that was wrong.
     """
@@ -115,7 +118,8 @@ def _due(connection: sqlite3.Connection, now_us: int, quiet_us: int) -> tuple[li
         due.append(edit)
         if not _is_ours(connection, edit, entry_text.digest(kind, entry_id, raw).hex()):
             by_minute.setdefault(at_us // MINUTE_US, []).append(edit)
-    return due, [edit for edits in by_minute.values() if len(edits) <= MAX_A_MINUTE for edit in edits]
+    written = [edit for edits in by_minute.values() if len(edits) <= MAX_A_MINUTE for edit in edits]
+    return due, written, _oldest_us(connection)
 
 
 def _is_ours(connection: sqlite3.Connection, edit: _Edit, digest: str) -> bool:
@@ -146,6 +150,10 @@ def _done(connection: sqlite3.Connection, edits: list[_Edit]) -> int | None:
         " AND NOT EXISTS (SELECT 1 FROM events WHERE lsn > ? AND key = ? AND change = 'modified')",
         [(edit.key, edit.lsn, edit.key) for edit in edits],
     )
+    return _oldest_us(connection)
+
+
+def _oldest_us(connection: sqlite3.Connection) -> int | None:
     found = connection.execute("SELECT min(at_us) FROM edits WHERE change = ?", (CHANGE,)).fetchone()
     return None if found[0] is None else int(found[0])
 
