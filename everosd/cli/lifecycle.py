@@ -139,10 +139,8 @@ def list_(
             show_default=False,
         ),
     ] = None,
-    limit: Annotated[
-        int, typer.Option("--limit", metavar="N", help="At most so many, 1 to 1000.", min=1, max=1000)
-    ] = 50,
-    offset: Annotated[int, typer.Option("--offset", metavar="N", help="Leave out the first so many.", min=0)] = 0,
+    limit: memories.Limit = 50,
+    offset: memories.Offset = 0,
     user: whose.User = None,
     agent: whose.Agent = None,
     app: asking.App = "default",
@@ -164,19 +162,16 @@ def list_(
         asking.print_json(answer)
         return
     data = show.section(answer, "data")
-    found, total = show.rows(data, "items"), cast("int", data.get("total_count") or 0)
-    for one in found:
-        print("\n".join(memories.listed(one)))
-    if not found and offset < max(1, total):
+    total = memories.print_page(data, offset)
+    is_empty = not show.rows(data, "items")
+    if is_empty and offset < max(1, total):
         n_active = show.section(data, "counts").get("active") or 0
         print(
             f"nothing was put away: {show.count(cast('int', n_active), 'memory')} active"
             if not status
             else "no such memory"
         )
-    if total > offset + len(found):
-        print(f"… and {total - offset - len(found):,} more: --offset {offset + len(found)}")
-    if found and not status:
+    if not is_empty and not status:
         print(f"\nbring one back: everosd memory restore{asking.root_option(where)} ID", file=sys.stderr)
 
 
@@ -202,10 +197,8 @@ def audit(
     until: Annotated[
         str | None, typer.Option("--until", metavar="TIME", help="Before then.", show_default=False)
     ] = None,
-    limit: Annotated[
-        int, typer.Option("--limit", metavar="N", help="At most so many, 1 to 1000.", min=1, max=1000)
-    ] = 50,
-    offset: Annotated[int, typer.Option("--offset", metavar="N", help="Leave out the first so many.", min=0)] = 0,
+    limit: memories.Limit = 50,
+    offset: memories.Offset = 0,
     user: whose.User = None,
     agent: whose.Agent = None,
     app: asking.App = "default",

@@ -40,6 +40,18 @@ ScopeFilter = Annotated[
 TeamFilter = Annotated[
     str | None, typer.Option("--team", metavar="PATTERN", help="Only of this team; % is any.", show_default=False)
 ]
+Limit = Annotated[int, typer.Option("--limit", metavar="N", help="At most so many, 1 to 1000.", min=1, max=1000)]
+Offset = Annotated[int, typer.Option("--offset", metavar="N", help="Leave out the first so many.", min=0)]
+
+
+def print_page(data: show.Body, offset: int) -> int:
+    """Print a page of memories, and what to type for the next one; return how many there are in all."""
+    found, total = show.rows(data, "items"), cast("int", data.get("total_count") or 0)
+    for one in found:
+        print("\n".join(listed(one)))
+    if total > offset + len(found):
+        print(f"… and {total - offset - len(found):,} more: --offset {offset + len(found)}")
+    return total
 
 
 def filters(

@@ -59,10 +59,8 @@ def list_(
         ),
     ] = None,
     include_all: Annotated[bool, typer.Option("--all", help="Of every status.")] = False,
-    limit: Annotated[
-        int, typer.Option("--limit", metavar="N", help="At most so many, 1 to 1000.", min=1, max=1000)
-    ] = 50,
-    offset: Annotated[int, typer.Option("--offset", metavar="N", help="Leave out the first so many.", min=0)] = 0,
+    limit: memories.Limit = 50,
+    offset: memories.Offset = 0,
     user: whose.User = None,
     agent: whose.Agent = None,
     app: asking.App = "default",
@@ -87,10 +85,9 @@ def list_(
         asking.print_json(answer)
         return
     data = show.section(answer, "data")
-    found, total = show.rows(data, "items"), cast("int", data.get("total_count") or 0)
-    for one in found:
-        print("\n".join(memories.listed(one)))
-    if not found and offset < max(1, total):
+    total = memories.print_page(data, offset)
+    is_empty = not show.rows(data, "items")
+    if is_empty and offset < max(1, total):
         print("no such memory")
         others = {
             name: n for name, n in show.section(data, "counts").items() if n and name not in (wanted or ("active",))
@@ -98,8 +95,6 @@ def list_(
         if others:
             told = ", ".join(f"{n:,} {name}" for name, n in cast("dict[str, int]", others).items())
             print(f"note: {told}: --all lists what is put away", file=sys.stderr)
-    if total > offset + len(found):
-        print(f"… and {total - offset - len(found):,} more: --offset {offset + len(found)}")
 
 
 @commands.command("show", epilog="Example: everosd memory show mara_mem_20260302_00000001")
