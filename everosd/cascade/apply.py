@@ -335,6 +335,10 @@ class Cascade:
         """Return how many paths are queued or in work, absences that wait for certainty not counted."""
         return len(self._dirty) + len(self._healing)
 
+    def waits_below(self, folder: types.RelPath) -> bool:
+        """Tell whether any file of a folder is noticed and not in the ledger."""
+        return self._dirty.waits_below(folder)
+
     def backlog_progress(self) -> tuple[int, int]:
         """Return (done, total) files of the comparison in progress."""
         return self._dirty.progress()

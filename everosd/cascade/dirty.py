@@ -93,6 +93,11 @@ class Dirty:
         """The chunk in work: as long as it is, the same tuple."""
         return self._inflight
 
+    def waits_below(self, folder: str) -> bool:
+        """Tell whether any file of a folder is queued or in work."""
+        queued = (self._urgent, self._backlog, self._logs, self._inflight)
+        return any(path.startswith(f"{folder}/") for paths in queued for path in paths)
+
     def done(self) -> None:
         """Note that the chunk in work is finished."""
         self._inflight = ()

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from everosd import clock, errors, types
 from everosd.cascade import apply
 from everosd.lifecycle import row as rows
-from everosd.log import entry, file, layout
+from everosd.log import entry, file, kind, layout
 from everosd.store import read
 from everosd.store import row as store_row
 
@@ -22,6 +22,7 @@ SHOWN_S = 1.0
 _LOOK_AGAIN = 100
 """After so many looks in vain the file is marked again."""
 
+ROWS = "what was written into .lifecycle/"
 _STARTING = "everosd still compares the files with what it knows"
 
 
@@ -53,8 +54,11 @@ class Desk:
         """Return the same in microseconds since 1970."""
         return clock.to_us(self.clock.now())
 
-    async def caught_up(self) -> None:
-        """Wait until the ledger is in step with what was on disk at the start.
+    async def caught_up(self, owner: types.Owner | None = None) -> None:
+        """Wait until the ledger is in step with what was on disk at the start, and with the rows of `owner` since.
+
+        A row that it did not take in time, on a full disk, decides as much as any other: whoever does not know of it
+        would answer that a memory is there, and the row would take it away a moment later.
 
         Raises:
             StoreError: it was not after a long time.
@@ -64,6 +68,14 @@ class Desk:
             if self.clock.monotonic_s() > until_s:
                 raise errors.StoreError(_STARTING)
             await self.clock.sleep(POLL_S)
+        if owner is None:
+            return
+        folder = types.RelPath(f"{self.places.owner_folder(owner)}/{kind.BY_NAME[rows.KIND].folder}")
+
+        async def is_read() -> bool:
+            return not self.cascade.waits_below(folder)
+
+        await self.until(is_read, ROWS, ())
 
     async def log(self, owner: types.Owner, drafts: Sequence[entry.Draft]) -> tuple[types.EntryId, ...]:
         """Append rows to the owner's `.lifecycle/`; return their ids once they are on disk.
@@ -88,7 +100,7 @@ class Desk:
                 left.pop()
             return not left
 
-        await self.until(are_there, "what was written into .lifecycle/", paths)
+        await self.until(are_there, ROWS, paths)
 
     async def until_found(self, owner: types.Owner, entry_id: str, path: types.RelPath) -> store_row.EntryRow:
         """Return an entry that was written, once the ledger has it.

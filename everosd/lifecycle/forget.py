@@ -68,7 +68,7 @@ class Forgetting:
             StoreError: it is written, and the ledger does not take note.
         """
         async with self._desk.pen.in_turn(owner):
-            await self._desk.caught_up()
+            await self._desk.caught_up(owner)
             found = await self._desk.reader.find(owner, entry_id)
             if found is None:
                 raise _unknown(owner, entry_id)
@@ -99,7 +99,7 @@ class Forgetting:
         Raises:
             NotFound: the owner has no such entry, nor ever had one that was removed.
         """
-        await self._desk.caught_up()
+        await self._desk.caught_up(owner)
         if await self._desk.reader.find(owner, entry_id) is None and not await self._tombstone(owner, entry_id):
             raise _unknown(owner, entry_id)
         return await trace.find(self._desk.reader, owner, entry_id, self._unsaying())

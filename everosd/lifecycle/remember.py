@@ -66,7 +66,7 @@ class Remembering:
         if not (wanted.semantic_key or wanted.dedupe):
             return await self._create(owner, wanted)
         async with self._desk.pen.in_turn(owner):
-            await self._desk.caught_up()
+            await self._desk.caught_up(owner)
             await self._read_up(owner)
             if not await still():
                 message = "what it was made of has changed meanwhile"

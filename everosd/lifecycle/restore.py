@@ -38,7 +38,7 @@ class Restoring:
             StoreError: it is written, and the ledger does not take note.
         """
         async with self._desk.pen.in_turn(owner):
-            await self._desk.caught_up()
+            await self._desk.caught_up(owner)
             found = await self._desk.reader.find(owner, entry_id)
             was = "gone" if found is None else self._status(found)
             if found is None:

@@ -122,7 +122,7 @@ class Passes:
             WriteRefused: the rest was not written; it is still due.
             StoreError: the ledger cannot be read, or does not take note.
         """
-        await self._desk.caught_up()
+        await self._desk.caught_up(owner)
         async with self._locks.setdefault(owner, asyncio.Lock()):
             if self._uses is not None and not wanted.is_dry_run:
                 await self._uses.write(owner)

@@ -94,7 +94,7 @@ class Updates:
         if path is not None:
             path = memory.check_path(path)
         async with self._desk.pen.in_turn(owner):
-            await self._desk.caught_up()
+            await self._desk.caught_up(owner)
             found = await self._found(owner, entry_id)
             await self._require_free_key(found, change)
             return await self.locked(

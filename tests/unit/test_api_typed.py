@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from everosd import types
+from everosd import errors, types
 from everosd.cascade import verify
+from everosd.lifecycle import desk
 from everosd.log import entry as log_entry
 from tests import steps
 
@@ -794,3 +795,33 @@ async def test_what_another_one_said_stays_when_an_episode_is_removed(open_door:
     assert theirs["id"] in done["narratives"]
     assert 1 == len(done["left"])
     assert ["helper", "theo"] == [one["sender_id"] for one in kept]
+
+
+async def test_a_restore_said_active_and_the_forgetting_came_after_it(
+    open_door: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the ledger takes nothing, as on a full disk, a row on disk is not passed over: the restore is refused, then undoes it."""
+    monkeypatch.setattr(desk, "PATIENCE_S", 0.1)
+    async with open_door({}) as door:
+        made = await remember(door, "Atlas ships in May.")
+        ingest = door.node.cascade._ingest
+        apply, apply_grown = ingest.apply, ingest.apply_grown
+        monkeypatch.setattr(ingest, "apply", _takes_nothing)
+        monkeypatch.setattr(ingest, "apply_grown", _takes_nothing)
+        refused = await ask(door, "forget", status=503, memory_id=made["id"])
+        waits = await ask(door, "restore", status=503, memory_id=made["id"])
+        monkeypatch.setattr(ingest, "apply", apply)
+        monkeypatch.setattr(ingest, "apply_grown", apply_grown)
+        await door.node.cascade.settled(20.0)
+        assert [] == await found(door, "Atlas")
+        back = await ask(door, "restore", memory_id=made["id"])
+        assert [made["id"]] == await found(door, "Atlas")
+        await is_clean(door)
+    assert "on disk" in refused["message"]
+    assert "on disk" in waits["message"]
+    assert ("deleted", "active") == (back["was"], back["status"])
+
+
+async def _takes_nothing(*_: object) -> None:
+    message = "no space left on device"
+    raise errors.StoreError(message)
