@@ -40,6 +40,19 @@ class _Edit(msgspec.Struct, frozen=True, kw_only=True):
     """Importance as written before; None: nobody changed it."""
     importance: str = ""
     """As written now."""
+    minute: int
+    """Of the edit."""
+
+
+class _Found(msgspec.Struct, frozen=True, kw_only=True):
+    due: tuple[_Edit, ...]
+    """Edits that are dealt with now."""
+    written: tuple[_Edit, ...]
+    """Those of them that are a person's."""
+    crowded: frozenset[int]
+    """Minutes in which a program changed memories, all of them."""
+    oldest_us: int | None
+    """Moment of the oldest edit that waits, these included; None: none does."""
 
 
 class Touches:
@@ -60,11 +73,9 @@ class Touches:
         """
         if not has_news and (self._next_us is None or self._next_us > now_us):
             return
-        due, written, oldest_us = await self._database.write(
-            lambda connection: _due(connection, now_us, self._quiet_us)
-        )
+        found = await self._database.write(lambda connection: _found(connection, now_us, self._quiet_us))
         by_owner: dict[types.Owner, list[_Edit]] = {}
-        for edit in written:
+        for edit in found.written:
             by_owner.setdefault(edit.owner, []).append(edit)
         try:
             for owner, edits in by_owner.items():
@@ -75,8 +86,9 @@ class Touches:
             self._is_failing, self._next_us = True, now_us + AGAIN_US
             return
         self._is_failing = False
-        if due:
-            oldest_us = await self._database.write(lambda connection: _done(connection, due))
+        oldest_us = found.oldest_us
+        if found.due:
+            oldest_us = await self._database.write(lambda connection: _done(connection, found))
         self._next_us = None if oldest_us is None else _ripe_us(oldest_us) + self._quiet_us
 
 
@@ -90,8 +102,8 @@ def _ripe_us(at_us: int) -> int:
     return (at_us // MINUTE_US + 1) * MINUTE_US
 
 
-def _due(connection: sqlite3.Connection, now_us: int, quiet_us: int) -> tuple[list[_Edit], list[_Edit], int | None]:
-    """Return the edits of all minutes that have been quiet, those of them that are to be written, and the moment of the oldest edit.
+def _found(connection: sqlite3.Connection, now_us: int, quiet_us: int) -> _Found:
+    """Return the edits of minutes that have been quiet, the oldest first.
 
     A moment in the future comes of a clock that was wrong.
     """
@@ -114,12 +126,20 @@ def _due(connection: sqlite3.Connection, now_us: int, quiet_us: int) -> tuple[li
             owner=owner,
             was=was if was != importance else None,
             importance=importance,
+            minute=at_us // MINUTE_US,
         )
         due.append(edit)
         if not _is_ours(connection, edit, entry_text.digest(kind, entry_id, raw).hex()):
-            by_minute.setdefault(at_us // MINUTE_US, []).append(edit)
-    written = [edit for edits in by_minute.values() if len(edits) <= MAX_A_MINUTE for edit in edits]
-    return due, written, _oldest_us(connection)
+            by_minute.setdefault(edit.minute, []).append(edit)
+    crowded = frozenset(minute for minute, edits in by_minute.items() if len(edits) > MAX_A_MINUTE)
+    if len(rows) == BATCH and len({edit.minute for edit in due}) > 1:  # of the last minute there may be more
+        due = [edit for edit in due if edit.minute != due[-1].minute]
+    return _Found(
+        due=tuple(due),
+        written=tuple(edit for edit in due if edit.minute not in crowded and edit in by_minute.get(edit.minute, ())),
+        crowded=crowded,
+        oldest_us=_oldest_us(connection),
+    )
 
 
 def _is_ours(connection: sqlite3.Connection, edit: _Edit, digest: str) -> bool:
@@ -141,9 +161,18 @@ def _is_ours(connection: sqlite3.Connection, edit: _Edit, digest: str) -> bool:
     return redacted is not None or entry_text.read("lifecycle", *newest).fields.get("digest") == digest
 
 
-def _done(connection: sqlite3.Connection, edits: list[_Edit]) -> int | None:
+def _done(connection: sqlite3.Connection, found: _Found) -> int | None:
     """Forget edits; return the moment of the oldest one that is left."""
+    edits = found.due
     connection.executemany("DELETE FROM edits WHERE key = ? AND lsn = ?", [(edit.key, edit.lsn) for edit in edits])
+    for minute in found.crowded:  # more than one look takes in: what is left of it is a program's, too
+        of_minute = (CHANGE, minute * MINUTE_US, (minute + 1) * MINUTE_US)
+        connection.execute(
+            "DELETE FROM importance_edits WHERE key IN"
+            " (SELECT key FROM edits WHERE change = ? AND at_us >= ? AND at_us < ?)",
+            of_minute,
+        )
+        connection.execute("DELETE FROM edits WHERE change = ? AND at_us >= ? AND at_us < ?", of_minute)
     # Not of what was edited once more since, be it that `edits` does not have that yet.
     connection.executemany(
         "DELETE FROM importance_edits WHERE key = ?"

@@ -7,6 +7,7 @@ import datetime as dt
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from everosd import clock, types
@@ -137,6 +138,20 @@ async def test_files_that_a_program_changed_by_the_hundred_are_no_edits(desk: De
     for text in ("high", "low"):
         whole = "\n".join(marked(n, f"{text} tide {n}") for n in many)
         await desk.root.save(str(folder / "semantic-2026-03-02.md"), whole)
+        assert [] == await desk.rows(0)
+    assert [] == await desk.rows()
+    assert [] == await desk.rows()
+
+
+async def test_what_a_program_left_over_of_one_look_is_no_edit_either(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkout of more memories than one look takes in: its rest is no more a person's than the beginning."""
+    monkeypatch.setattr(touch, "BATCH", touch.MAX_A_MINUTE + 1)
+    many = range(1, touch.MAX_A_MINUTE + 10)
+    for text in ("high", "low"):
+        whole = "\n".join(marked(n, f"{text} tide {n}") for n in many)
+        await desk.root.save(FILE, whole)
         assert [] == await desk.rows(0)
     assert [] == await desk.rows()
     assert [] == await desk.rows()
