@@ -152,6 +152,8 @@ def test_notes_folder_as_people_have_it_is_found_whole_and_once(daemon: conftest
     assert_as_described(daemon, made)
     assert_verified(daemon)
     assert before == _contents(daemon.root)
+    rows = [row for path in daemon.root.rglob(".lifecycle/*.md") for row in path.read_text().splitlines()]
+    assert {"**action**: usage"} == {row for row in rows if row.startswith("**action**:")}
 
 
 def test_notes_folder_copied_in_before_the_start_reads_the_same(daemon: conftest.Daemon) -> None:
