@@ -171,7 +171,7 @@ class Updates:
                 if not await self._replaced(found, step, target):
                     continue
                 self._desk.step("replaced")
-                now = await self._known(found, target, digest)
+                now = await self._known(found, step, target, digest)
                 await self._desk.until_logged(found.owner, ids)
             return Written(outcome="updated", row=now, version=step.number + 1, digest=digest)
         raise errors.WriteRefused(found.path, "somebody else keeps changing it", hint="close what writes to it")
@@ -265,8 +265,13 @@ class Updates:
         self._desk.step("put_down")
         return await self._desk.pen.take(found.path, found.entry_id, lambda now: now.raw == step.old.raw)
 
-    async def _known(self, found: store_row.EntryRow, target: types.RelPath, digest: str) -> store_row.EntryRow:
-        """Return the entry once the ledger has what was written, or what somebody made of it since."""
+    async def _known(
+        self, found: store_row.EntryRow, step: _Step, target: types.RelPath, digest: str
+    ) -> store_row.EntryRow:
+        """Return the entry once the ledger has what was written, or what somebody made of it since.
+
+        What a person saved just before, and the change was made on, may be read first: that is not it.
+        """
         latest = found
 
         async def is_known() -> bool:
@@ -278,7 +283,8 @@ class Updates:
                 return False
             latest = now
             is_as_written = memory.digest_of_text(now.kind, now.entry_id, now.raw) == digest
-            return is_as_written or now.lsn > found.lsn or now.key != found.key
+            is_another = now.raw != step.old.raw and (now.lsn > found.lsn or now.key != found.key)
+            return is_as_written or is_another
 
         await self._desk.until(is_known, found.entry_id, {found.path, target})
         return latest
