@@ -66,6 +66,14 @@ class _Turn:
         self.n = 0
 
 
+class _Newest:
+    """The newest day of an owner's rows of one kind; empty until somebody has looked. Who looks first, appends first."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.day = ""
+
+
 class Writer:
     """Writes to the files of one root. Lives on one event loop; the disk work is done in threads of its own."""
 
@@ -104,6 +112,7 @@ class Writer:
         self._late_task: asyncio.Task[None] | None = None
         self._unmerged: dict[Path, Unmerged] = {}
         self._turns: dict[types.Owner, _Turn] = {}
+        self._newest: dict[tuple[types.Owner, str], _Newest] = {}
         self._closed: list[frozenset[types.RelPath]] = []
         """Files and folders that are being erased."""
         self._is_closed = self._is_closing = False
@@ -138,7 +147,8 @@ class Writer:
             owner: Whose log.
             kind: Name of the kind, not one of those that are one file each.
             drafts: What to write.
-            date: `YYYY-MM-DD`; None: today in `memory.timezone`.
+            date: `YYYY-MM-DD`; None: today in `memory.timezone`; of an owner's rows, whose order decides, no day before
+                the newest that there is: a clock that was put back must not have them stand before earlier ones.
             memory_type: Of typed memories.
             memory_path: Of typed memories.
 
@@ -166,9 +176,26 @@ class Writer:
     async def _append(
         self, what: job.Append, date: str | None = None, memory_type: str = "", memory_path: str = ""
     ) -> None:
-        day = date or self._clock.now().astimezone(self._timezone).date().isoformat()
+        day = date or await self._day(what.owner, what.kind)
         path = self.layout.path_for(what.owner, what.kind, day, memory_type=memory_type, memory_path=memory_path)
         await self._ask(path, what)
+
+    async def _day(self, owner: types.Owner, kind: str) -> str:
+        today = self._clock.now().astimezone(self._timezone).date().isoformat()
+        if kinds.BY_NAME[kind].written != "appended" or owner.type == "session" or self._is_closed:
+            return today
+        newest = self._newest.setdefault((owner, kind), _Newest())
+        async with newest.lock:
+            if not newest.day or newest.day > today:  # a day to come may have been taken out of its folder
+                newest.day = await self._context.in_thread(lambda: self._newest_day(owner, kind))
+            newest.day = max(newest.day, today)
+            return newest.day
+
+    def _newest_day(self, owner: types.Owner, kind: str) -> str:
+        """Return the newest day that an owner has rows of; empty without any. Blocks."""
+        folder = f"{self.layout.owner_folder(owner)}/{kinds.BY_NAME[kind].folder}"
+        paths = (types.RelPath(f"{folder}/{found.name}") for found in (self.layout.root / folder).glob("*.md"))
+        return max((place.date or "" for each in paths if (place := layout.place(each)) is not None), default="")
 
     async def update(self, path: types.RelPath, entry_id: str, change: job.Change) -> entry.Entry:
         """Replace the text of one entry by what `change` makes of it; return the new entry once it is on disk.

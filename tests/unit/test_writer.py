@@ -96,6 +96,16 @@ class Node:
         ]
 
 
+class OffClock(clocks.SystemClock):
+    """A clock that somebody sets."""
+
+    days = 0
+
+    def now(self) -> dt.datetime:
+        """Return a moment so many days away."""
+        return super().now() + dt.timedelta(days=self.days)
+
+
 async def until_there(node: Node, text: str) -> None:
     """Wait until a text is in the file."""
     async with asyncio.timeout(5):
@@ -765,3 +775,29 @@ async def test_closing_finishes_what_was_asked_and_refuses_more(node: Node) -> N
     assert len([await each for each in pending]) == 20
     with pytest.raises(errors.WriteRefused):
         await node.append("late")
+
+
+@pytest.mark.parametrize("kind", ["lifecycle", "cluster"])
+async def test_rows_written_after_the_clock_was_put_back_stand_behind_those_before(tmp_path: Path, kind: str) -> None:
+    """The last row decides: in files of earlier days they would be outdone by what they were to undo, also after a restart."""
+    time, places = OffClock(), layout.Layout(tmp_path)
+    pens = [writer.Writer(places, memory_journal.MemoryJournal(), time, UTC) for _ in range(2)]
+
+    async def row(nth: int) -> str:
+        (made,) = await pens[nth].append(MARA, kind, [entry.Draft(fields={"action": "restore", "target": "ep_1"})])
+        return made
+
+    time.days = 400
+    written = [await row(0)]
+    time.days = 0
+    written += [await row(0), await row(1), *await asyncio.gather(*(row(1) for _ in range(3)))]
+    assert sorted(written) == written
+    assert 6 == len({*written})
+    (future,) = (tmp_path / places.owner_folder(MARA) / f".{'clusters' if kind == 'cluster' else kind}").glob("*.md")
+    future.unlink()
+    assert dt.datetime.now(dt.UTC).strftime("%Y%m%d") in await row(1)
+    assert await pens[0].append(SESSION, "message", [entry.Draft(fields={})])
+    for one in pens:
+        await one.close()
+    with pytest.raises(errors.WriteRefused):
+        await row(0)
