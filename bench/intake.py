@@ -287,9 +287,9 @@ def _settled(client: daemon.Client) -> float:
         if time.perf_counter() - started > FOLLOWED_S:
             msg = f"LoCoMo was not followed up within {FOLLOWED_S:.0f} s"
             raise daemon.Failed(msg)
-        n_entries = msgspec.convert(client.status()["entries"], int)
-        if n_entries != before or _n_runs(client) or not (client.is_ready() and client.has_vectors()):
-            quiet_since, before = time.perf_counter(), n_entries
+        lsn = msgspec.convert(client.status()["lsn"], int)
+        if lsn != before or _n_runs(client) or not (client.is_ready() and client.has_vectors()):
+            quiet_since, before = time.perf_counter(), lsn
         time.sleep(0.5)
     return quiet_since - started
 

@@ -244,6 +244,7 @@ def _cascade(status: cascade_status.Status, why: tuple[str, ...]) -> schema.Casc
         files_on_disk=status.files_on_disk,
         files_indexed=status.files_indexed,
         entries=status.entries,
+        rows=status.rows,
         scan_age_s=round(status.scan_age_s, 3),
         done=status.done,
         total=status.total,

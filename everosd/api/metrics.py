@@ -147,7 +147,8 @@ class _Snapshot:
         yield "lsn", "Highest number of a change in the ledger.", status.lsn
         yield "files_on_disk", "Memory files that the last scan saw.", status.files_on_disk
         yield "files_indexed", "Memory files in the ledger.", status.files_indexed
-        yield "entries", "Live entries in the ledger.", status.entries
+        yield "entries", "Memories in the ledger.", status.entries
+        yield "rows", "Rows of logs that only machines write, in the ledger.", status.rows
         yield "owners", "Users and agents with any memory.", status.owners
         yield "pending", "Changes noticed and not yet in every index.", status.pending
         yield "failed_retryable", "Work that failed and is tried again.", status.failed_retryable

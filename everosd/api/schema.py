@@ -812,6 +812,9 @@ class CascadeHealthBlock(msgspec.Struct, frozen=True, kw_only=True):
     files_on_disk: int = 0
     files_indexed: int = 0
     entries: int = 0
+    """Memories, put away or not; no rows of logs."""
+    rows: int = 0
+    """Of logs that only machines write: messages, segments, what became of memories and clusters."""
     scan_age_s: float = 0.0
     done: int = 0
     total: int = 0

@@ -460,6 +460,7 @@ class Cascade:
             files_on_disk=len(known) - len(missing) + self._dirty.n_new(known),
             files_indexed=len(known),
             entries=self._ingest.n_entries,
+            rows=self._ingest.n_rows,
             pending=self.pending(),
             failed_retryable=n_retryable,
             failed_permanent=n_permanent + self.problems.n_errors() + n_refused,

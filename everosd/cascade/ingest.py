@@ -65,6 +65,9 @@ class Ingest:
         """Why deletions are held back; empty: they are not."""
         self.lsn = 0
         self.n_entries = 0
+        """Memories: what people or models wrote, and a search or a get may show."""
+        self.n_rows = 0
+        """Entries of logs that only machines write."""
         self._owners: dict[types.Owner, int] = {}
         self._database = database
         self._pen = pen
@@ -81,7 +84,9 @@ class Ingest:
     async def load(self) -> None:
         """Take what the ledger holds; files read by other rules (version, time zone) are marked as stale."""
         await self._database.write(lambda connection: meta.expire_readings(connection, self.timezone.key))
-        self.known, self._stamps, self.lsn, self.n_entries = await self._database.write(_load)
+        self.known, self._stamps, self.lsn, held = await self._database.write(_load)
+        self.n_rows = sum(n for path, n in held.items() if layout.is_machine_log(path))
+        self.n_entries = sum(held.values()) - self.n_rows
         self._owners = {}
         for path in self.known:
             self._count_owner(path, 1)
@@ -164,7 +169,7 @@ class Ingest:
         self._tails[path] = look.tail
         self.problems.readable(path)
         self.lsn = max(self.lsn, outcome.lsn)
-        self.n_entries += outcome.entries_delta
+        self._count(path, outcome)
         log.debug("file_grown", path=path, lsn=outcome.lsn, added=outcome.added)
 
     async def held(self, chunk: Collection[types.RelPath]) -> dict[types.RelPath, frozenset[bytes]]:
@@ -254,6 +259,12 @@ class Ingest:
             known = self.known[file.path]
             self._remember(file, known.digest, known.n_entries, began_us)
 
+    def _count(self, path: types.RelPath, outcome: state.Outcome) -> None:
+        if layout.is_machine_log(path):
+            self.n_rows += outcome.entries_delta
+        else:
+            self.n_entries += outcome.entries_delta
+
     def _remember(self, file: scan.DiskFile, digest: bytes, n_entries: int, read_at_us: int) -> None:
         if file.path not in self.known:
             self._count_owner(file.path, 1)
@@ -311,7 +322,7 @@ class Ingest:
         if not heal.is_older(found.stamp, self._stamps.get(path, "")):
             self._stamps[path] = found.stamp
         self.lsn = max(self.lsn, outcome.lsn)
-        self.n_entries += outcome.entries_delta
+        self._count(path, outcome)
         self.problems.read(found)
         if outcome.added or outcome.modified or outcome.removed:
             n = {"added": outcome.added, "modified": outcome.modified, "removed": outcome.removed}
@@ -413,14 +424,16 @@ class Ingest:
         missing = {*paths, *map(types.RelPath, self.grace.missing_files())} & self.known.keys()
         gone: dict[str, int] = {path: self.known[path].n_entries for path in missing if not self._is_meant(path)}
         if self.is_accepting or not self.grace.is_mass_deletion(
-            gone, n_files=len(self.known), n_entries=self.n_entries, now_s=now_s
+            gone, n_files=len(self.known), n_entries=self.n_entries + self.n_rows, now_s=now_s
         ):
             self.alarm = ""
             return False
         if not self.alarm:
             log.error("mass_deletion_held", files=len(gone), entries=sum(gone.values()))
+        n_rows = sum(n for path, n in gone.items() if layout.is_machine_log(types.RelPath(path)))
+        what = f"{sum(gone.values()) - n_rows} entries" + (f" and {n_rows} rows of logs" if n_rows else "")
         self.alarm = (
-            f"{len(gone)} of {len(self.known)} files with {sum(gone.values())} entries are gone from {self.root}; nothing is"
+            f"{len(gone)} of {len(self.known)} files with {what} are gone from {self.root}; nothing is"
             " removed from the indexes. If the folder is not mounted, mount it; if you meant it, run `everosd rebuild`"
         )
         return True
@@ -437,7 +450,7 @@ class Ingest:
             outcome = outcomes.get(path)
             if outcome is not None:
                 self.lsn = max(self.lsn, outcome.lsn)
-                self.n_entries += outcome.entries_delta
+                self._count(path, outcome)
                 if not (self.is_accepting or self._is_meant(path)):  # what was confirmed is no part of an accident
                     self.grace.deleted(outcome.removed, now_s)
         self.problems.standing = await self._database.write(problems.load_standing)
@@ -463,8 +476,8 @@ def _is_legible(read: reading.Reading) -> bool:
 
 def _load(
     connection: sqlite3.Connection,
-) -> tuple[dict[types.RelPath, plan.Known], dict[types.RelPath, str], int, int]:
-    """Return what the ledger holds: files, their stamps, the highest LSN, the number of entries."""
+) -> tuple[dict[types.RelPath, plan.Known], dict[types.RelPath, str], int, dict[types.RelPath, int]]:
+    """Return what the ledger holds: files, their stamps, the highest LSN, the number of entries of each file."""
     known, stamps = {}, {}
     held = dict(connection.execute("SELECT path, count(*) FROM entries GROUP BY path"))
     rows = connection.execute(
@@ -485,5 +498,4 @@ def _load(
     for path, stamp in connection.execute("SELECT path, stamp FROM writes WHERE is_landed = 1 ORDER BY id"):
         if not heal.is_older(stamp, stamps.get(types.RelPath(path), "")):
             stamps[types.RelPath(path)] = stamp
-    n_entries = int(connection.execute("SELECT count(*) FROM entries").fetchone()[0])
-    return known, stamps, numbering.sequence(connection, "events"), n_entries
+    return known, stamps, numbering.sequence(connection, "events"), held

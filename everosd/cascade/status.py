@@ -70,7 +70,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """Memory files the last scan saw."""
     files_indexed: int
     entries: int
-    """Live entries in the ledger."""
+    """Memories in the ledger: what a search or a get may show, and what is put away; no rows of logs."""
     pending: int
     """Paths noticed and not in the ledger plus ledger changes not in every index."""
     failed_retryable: int
@@ -93,5 +93,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     embedding: EmbeddingStatus | None = None
     """None where no vectors are wanted."""
     owners: int = 0
+    rows: int = 0
+    """Entries of logs that only machines write: messages, segments, rows of `.lifecycle/` and `.clusters/`."""
     notices: tuple[str, ...] = ()
     """What the process around the cascade has to say, each a sentence, e.g. of settings that wait for a restart."""

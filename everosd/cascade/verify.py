@@ -69,6 +69,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The same over the rows made from the Markdown; equal when clean."""
     files: int
     entries: int
+    """Memories."""
+    rows: int
+    """Entries of logs that only machines write."""
     differences: tuple[Difference, ...]
     """At most 100."""
     unreadable: tuple[str, ...] = ()
@@ -197,10 +200,12 @@ def _fill(
 
 def _report(live: sqlite3.Connection, disk: sqlite3.Connection, n_files: int, unreadable: list[str]) -> Report:
     tally = _Tally()
-    n_entries = 0
+    n_entries = n_rows = 0
     for left, right in _pairs(live.execute(_ROWS), disk.execute(_ROWS), 7):
         if left is None or left[5] not in unreadable:
-            n_entries += right is not None
+            if right is not None:
+                is_row = right[10] in kind.ROWS
+                n_entries, n_rows = n_entries + (not is_row), n_rows + is_row
             tally.add(left, right, _difference)
     for table in derived.TABLES:
         tell = functools.partial(_derived_difference, table)
@@ -212,6 +217,7 @@ def _report(live: sqlite3.Connection, disk: sqlite3.Connection, n_files: int, un
         digest_disk=tally.disk.hexdigest(),
         files=n_files,
         entries=n_entries,
+        rows=n_rows,
         differences=tuple(tally.differences),
         unreadable=tuple(unreadable),
     )

@@ -422,8 +422,7 @@ def _memory(root: Path) -> Iterator[Finding]:
     yield Finding(
         level="ok",
         about="memory",
-        text=f"{show.count(cast('int', data.get('entries', 0)), 'entry')} in"
-        f" {show.count(cast('int', data.get('files_indexed', 0)), 'file')}",
+        text=f"{show.how_much(data)} in {show.count(cast('int', data.get('files_indexed', 0)), 'file')}",
     )
     if data.get("alarm"):
         yield Finding(level="fail", about="memory", text=str(data["alarm"]))

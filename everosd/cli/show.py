@@ -122,7 +122,7 @@ def verdict(report: Body, took_s: float) -> Iterator[str]:
     """Yield what `everosd verify` found."""
     is_clean = bool(report.get("is_clean"))
     word = "clean" if is_clean else "NOT CLEAN"
-    yield f"{word}: {_n(report, 'entries', 'entry')} of {_n(report, 'files', 'file')} compared in {span(took_s)}"
+    yield f"{word}: {how_much(report)} of {_n(report, 'files', 'file')} compared in {span(took_s)}"
     for one in rows(report, "differences"):
         where = " ".join(str(one[key]) for key in ("path", "entry_id") if one.get(key))
         yield f"  {one.get('what')}: {where}  {one.get('detail') or ''}".rstrip()
@@ -148,6 +148,12 @@ def count(number: int, noun: str) -> str:
     """Return `1 file`, `1,204 entries`."""
     plural = noun if number == 1 else f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
     return f"{number:,} {plural}"
+
+
+def how_much(data: Body, of_whom: str = "") -> str:
+    """Return how many memories there are and, apart from them, how many rows of everosd's own logs."""
+    also = f" and {_n(data, 'rows', 'row')} of logs" if data.get("rows") else ""
+    return f"{_n(data, 'entries', 'entry')}{of_whom}{also}"
 
 
 def span(seconds: float) -> str:
@@ -233,7 +239,7 @@ def _memory(data: Body) -> str:
     owners = f" of {_n(data, 'owners', 'owner')}" if data.get("owners") else ""
     on_disk = data.get("files_on_disk")
     also = f" ({on_disk:,} on disk)" if isinstance(on_disk, int) and on_disk != data.get("files_indexed") else ""
-    return f"{_n(data, 'entries', 'entry')}{owners} in {_n(data, 'files_indexed', 'file')}{also}"
+    return f"{how_much(data, owners)} in {_n(data, 'files_indexed', 'file')}{also}"
 
 
 def _state(data: Body) -> str:

@@ -21,6 +21,7 @@ from everosd import clock, errors, types
 from everosd.cascade import apply, rebuild
 from everosd.engine import engine as engines
 from everosd.intake import extraction, line, theirs
+from everosd.log import kind
 from everosd.store import meta
 
 log = structlog.get_logger(__name__)
@@ -47,7 +48,7 @@ class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
     files: int
     """Of the owner's folder."""
     entries: int
-    """Of the owner, as the ledger knew them."""
+    """Memories of the owner, as the ledger knew them; rows of logs are not counted."""
     messages: int
     """Of the owner, in sessions."""
     sessions: int
@@ -340,7 +341,10 @@ def _known(connection: sqlite3.Connection, owner: types.Owner) -> _Known:
     )
     return _Known(
         paths=tuple(types.RelPath(path) for (path,) in paths),
-        n_entries=connection.execute(f"SELECT count(*) FROM entries WHERE {_OF_OWNER}", scope).fetchone()[0],  # noqa: S608
+        n_entries=connection.execute(
+            f"SELECT count(*) FROM entries WHERE {_OF_OWNER} AND kind NOT IN (SELECT value FROM json_each(?))",  # noqa: S608
+            (*scope, msgspec.json.encode(sorted(kind.ROWS)).decode()),
+        ).fetchone()[0],
         has_namesake=namesake is not None,
         quoted=tuple(types.public_id(*one) for one in quoted),
     )

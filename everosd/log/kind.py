@@ -408,3 +408,6 @@ KINDS: tuple[Kind, ...] = (
 """Every kind. `message` and `segment` share a file: an entry whose inline `type` is `segment` is the latter."""
 
 BY_NAME: dict[str, Kind] = {kind.name: kind for kind in KINDS}
+
+ROWS: frozenset[str] = frozenset(kind.name for kind in KINDS if kind.written == "appended")
+"""Kinds whose entries are rows of a log that only machines write: nobody's memories."""

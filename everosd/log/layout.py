@@ -253,6 +253,12 @@ def place(path: types.RelPath) -> Place | None:
     return _daily(owner, kind, below, is_shortened=is_shortened)
 
 
+def is_machine_log(path: types.RelPath) -> bool:
+    """Tell whether only machines write what stands at a path: its entries are rows, and nobody's memories."""
+    at = place(path)
+    return at is not None and at.kind in kinds.ROWS
+
+
 def segment_of(path: types.RelPath) -> str:
     """Return the owner's segment of a path that `place` accepts."""
     return PurePosixPath(path).parts[_N_OWNER_PARTS - 1]

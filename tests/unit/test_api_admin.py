@@ -12,6 +12,7 @@ from everosd.cascade import rebuild
 from tests import chat_stub
 
 if TYPE_CHECKING:
+    from tests.unit import conftest
     from tests.unit.conftest import Open
 
 NOTES = "default_app/default_project/users/mara/episodes/episode-2026-03-02.md"
@@ -30,6 +31,29 @@ async def test_status_is_what_the_cascade_says(open_door: Open) -> None:
     assert ("ready", 1, 1, 2, 0) == tuple(
         answer[name] for name in ("phase", "files_on_disk", "files_indexed", "entries", "pending")
     )
+
+
+async def test_rows_of_logs_are_no_entries(open_door: Open) -> None:
+    """Messages and what became of a memory are counted apart from memories, live, by verify, and by a daemon that starts again."""
+
+    async def counted(door: conftest.Door) -> list[tuple[int, int]]:
+        await door.client.post("/api/v1/admin/reconcile", json={})
+        live = (await door.client.get("/api/v1/admin/status")).json()["data"]
+        health = (await door.client.get("/health")).json()["cascade"]
+        report = lines((await door.client.post("/api/v1/admin/verify")).text)[-1]["result"]
+        return [(one["entries"], one["rows"]) for one in (live, health, report)]
+
+    async with open_door({NOTES: HAND}) as door:
+        body = {"user_id": "mara", "path": "house", "content": "The key is under the stone.", "memory_type": "semantic"}
+        kept = (await door.client.post("/api/v1/memory/remember", json=body)).json()["data"]
+        ask = {"user_id": "mara", "memory_id": kept["id"]}
+        assert 200 == (await door.client.post("/api/v1/memory/forget", json=ask)).status_code
+        assert [(3, 1)] * 3 == await counted(door)
+    async with open_door({}) as door:
+        assert [(3, 1)] * 3 == await counted(door)
+        body = {"user_id": "mara", "confirm": "mara"}
+        gone = lines((await door.client.post("/api/v1/admin/forget", json=body)).text)[-1]["result"]
+        assert 3 == gone["entries"]
 
 
 async def test_status_says_what_keeps_memories_from_being_made(open_door: Open) -> None:

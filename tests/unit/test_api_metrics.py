@@ -17,6 +17,7 @@ STATUS = cascade_status.Status(
     files_on_disk=3,
     files_indexed=2,
     entries=9,
+    rows=6,
     pending=4,
     failed_retryable=0,
     failed_permanent=1,
@@ -80,13 +81,14 @@ def test_the_state_of_the_cascade_is_there() -> None:
     """Counts of disk, ledger and indexes, what waits and what failed."""
     found = samples(metrics.Metrics("1"))
 
-    assert [12.0, 3.0, 2.0, 9.0, 4.0, 1.0, 1.0, 5.0] == [
+    assert [12.0, 3.0, 2.0, 9.0, 6.0, 4.0, 1.0, 1.0, 5.0] == [
         found[f"everosd_{name}", ()]
         for name in (
             "lsn",
             "files_on_disk",
             "files_indexed",
             "entries",
+            "rows",
             "pending",
             "failed_permanent",
             "ready",

@@ -60,7 +60,7 @@ SHARED = (
 
 OURS = {
     "CascadeHealthBlock": {"phase", "lsn", "files_on_disk", "files_indexed", "entries", "scan_age_s", "done", "total"}
-    | {"projections"},
+    | {"projections", "rows"},
     "GetRequest": {"include_status", "with_readable_episode"},
     "SearchRequest": {
         *("include_status", "with_readable_episode", "explain"),

@@ -101,10 +101,10 @@ async def found(node: daemon.Node, text: str, user: str = "mara") -> list[str]:
 
 
 async def live(node: daemon.Node) -> int:
-    """Return how many entries count, after making sure that live state and disk agree."""
+    """Return how many entries and rows count, after making sure that live state and disk agree."""
     report = await verify.verify(node.cascade)
     assert () == report.differences
-    return report.entries
+    return report.entries + report.rows
 
 
 async def test_W03_the_index_follows_whatever_comes_and_goes(root: Path) -> None:

@@ -35,6 +35,8 @@ def test_status_says_that_everything_is_searchable() -> None:
     """A daemon with nothing to do says so in words."""
     assert "ready; everything on disk is searchable" in shown(READY)
     assert "1,204 entries of 2 owners in 3 files" in shown(READY)
+    logs = msgspec.structs.replace(READY, rows=1)
+    assert "1,204 entries of 2 owners and 1 row of logs in 3 files" in shown(logs)
     assert "1,200 documents, ok" in shown(READY)
     assert "inotify, disk compared 1 min 15 s ago" in shown(READY)
 
