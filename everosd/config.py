@@ -330,13 +330,15 @@ class Promote(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class OwnerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[owners."<id>"]`: what is otherwise for one user or agent."""
 
-    timezone: str
-    """IANA name of the zone of their nights."""
+    timezone: str = ""
+    """IANA name of the zone of their nights; empty: `memory.timezone`."""
+    token: Secret = Secret("")
+    """Who brings it to /mcp reaches this user's memory and nobody else's; empty: there is none."""
 
     @property
-    def zone(self) -> zoneinfo.ZoneInfo:
-        """The zone itself; `load` has made sure that it exists."""
-        return zoneinfo.ZoneInfo(self.timezone)
+    def zone(self) -> zoneinfo.ZoneInfo | None:
+        """The zone itself, None where it is everybody's; `load` has made sure that it exists."""
+        return zoneinfo.ZoneInfo(self.timezone) if self.timezone else None
 
 
 class Daemon(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -396,7 +398,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     def zone_of(self, owner_id: str) -> zoneinfo.ZoneInfo:
         """Return the zone of a user or agent: their own, else `memory.timezone`."""
-        return next((one.zone for known, one in self.owners if known == owner_id), self.memory.zone)
+        return next((one.zone for known, one in self.owners if known == owner_id), None) or self.memory.zone
 
 
 SECTIONS: dict[str, type[msgspec.Struct]] = {
@@ -800,6 +802,7 @@ def _check_meaning(config: Config, origins: Origins) -> None:
     _check_zone(config.memory, "memory", origins)
     for owner_id, one in config.owners:
         _check_zone(one, f"{OWNERS}.{owner_id}", origins)
+    _check_tokens(config, origins)
     if config.embedding.base_url and not _is_address(config.embedding.base_url):
         raise _wrong(origins["embedding", "base_url"], 'expected an address such as "http://127.0.0.1:11434/v1"')
     if config.llm.base_url and not _is_address(config.llm.base_url):
@@ -816,6 +819,18 @@ def _check_meaning(config: Config, origins: Origins) -> None:
             f"{config.api.host} is not loopback, and no api.token is set",
             hint='set [api] token = "a long secret" in everos.toml, or EVEROS_API__TOKEN; or stay on 127.0.0.1',
         )
+
+
+def _check_tokens(config: Config, origins: Origins) -> None:
+    """Refuse one token for two: nobody could tell whose memory is meant."""
+    known = {config.api.token: "api.token"}
+    for owner_id, one in config.owners:
+        if not one.token:
+            continue
+        if one.token in known:
+            reason = f"is that of {known[one.token]}, too"
+            raise _wrong(origins[f"{OWNERS}.{owner_id}", "token"], reason, hint="give each a long secret of its own")
+        known[one.token] = f"{OWNERS}.{owner_id}"
 
 
 def _check_zone(one: Memory | OwnerSettings, section: str, origins: Origins) -> None:

@@ -19,6 +19,7 @@ from everosd import clock as clocks
 from everosd import config
 from everosd.api import errors as wire
 from everosd.api import metrics
+from everosd.mcp import owner
 
 Scope = Any
 """ASGI's own dictionaries: Litestar and uvicorn type them differently."""
@@ -45,15 +46,27 @@ class Guard:
     """An ASGI application around another."""
 
     def __init__(
-        self, app: App, *, counted: metrics.Metrics, clock: clocks.Clock, host: str, max_body_bytes: int, token: str
+        self,
+        app: App,
+        *,
+        counted: metrics.Metrics,
+        clock: clocks.Clock,
+        host: str,
+        max_body_bytes: int,
+        token: str,
+        owners: Callable[[], Iterable[tuple[str, bytes]]] = tuple,
     ) -> None:
-        """Stand around `app`; `host` is the configured address, which may be asked for by that name."""
+        """Stand around `app`; `host` is the configured address, which may be asked for by that name.
+
+        `token` opens every route. `owners` gives, at each request, the users whose own token opens /mcp to their memory.
+        """
         self._app = app
         self._metrics = counted
         self._clock = clock
         self._names = LOCAL_NAMES | {host.casefold()}
         self._max_body_bytes = max_body_bytes
-        self._token = token
+        self._token = token.encode()
+        self._owners = owners
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -99,7 +112,7 @@ class Guard:
         origin = headers.get(b"origin")
         if origin is not None and not self._is_own_origin(origin.decode("latin-1")):
             return wire.foreign("requests from other sites' pages are not answered", "Origin")
-        if self._token and not self._has_token(headers.get(b"authorization", b"")):
+        if not self._is_admitted(scope, headers.get(b"authorization", b"")):
             return wire.UNAUTHORIZED
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length) > self._max_body_bytes:
@@ -124,9 +137,19 @@ class Guard:
             return False
         return name in self._names or config.is_loopback(name)
 
-    def _has_token(self, authorization: bytes) -> bool:
+    def _is_admitted(self, scope: Scope, authorization: bytes) -> bool:
+        """Tell whether the token of a request opens its route; note whose it is, where it is a user's own."""
         scheme, _, given = authorization.partition(b" ")
-        return scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(), self._token.encode())
+        given = given.strip() if scheme.lower() == b"bearer" else b""
+        if self._token and hmac.compare_digest(given, self._token):
+            return True
+        if given and scope["path"].rstrip("/") == owner.PATH and (known := tuple(self._owners())):
+            for user_id, token in known:
+                if hmac.compare_digest(given, token):
+                    scope["state"][owner.STATE] = user_id
+                    return True
+            return False  # mistyped: as if there were none it would reach another's memory
+        return not self._token
 
     async def _refuse(self, scope: Scope, send: Send, answer: wire.Answer) -> None:
         log.info("request_refused", status=answer.status, code=answer.code, path=scope["path"])

@@ -31,6 +31,7 @@ from everosd.api import (
     typed,
 )
 from everosd.api import errors as wire
+from everosd.mcp import owner
 
 Answer = Callable[[reply.Request], Awaitable[Any]]
 
@@ -82,6 +83,7 @@ def create_app(given: services.Services) -> Application:
         host=given.config.api.host,
         max_body_bytes=given.config.api.max_body_bytes,
         token=given.config.api.token.reveal(),
+        owners=agents.tokens,
     )
     agents.routes = app
     return app
@@ -90,7 +92,7 @@ def create_app(given: services.Services) -> Application:
 def _agents(endpoint: mcp.Endpoint) -> Any:  # a handler, as Litestar has it
     """Return what answers /mcp: an application of its own, behind the same guard."""
 
-    @handlers.asgi(mcp.PATH, copy_scope=True)
+    @handlers.asgi(owner.PATH, copy_scope=True)
     async def answer_mcp(scope: Scope, receive: Receive, send: Send) -> None:
         await endpoint(scope, receive, send)
 

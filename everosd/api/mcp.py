@@ -14,9 +14,8 @@ import structlog
 
 from everosd import config, errors
 from everosd.api import exchange, services
-from everosd.mcp import backend
+from everosd.mcp import backend, owner
 
-PATH = "/mcp"
 _ANY = msgspec.json.Decoder(dict[str, object])
 LARGE = 256 * 1024
 """Bytes of an answer that are not decoded between two others."""
@@ -111,11 +110,15 @@ class Endpoint:
             async with http.serving(memory.server(), max_body_bytes=self._given.config.api.max_body_bytes) as app:
                 self._app = app
                 self._is_there.set()
-                log.info("mcp_serving", path=PATH)
+                log.info("mcp_serving", path=owner.PATH)
                 await asyncio.Event().wait()
         finally:
             self._app = None
             await inside.close()
+
+    def tokens(self) -> tuple[tuple[str, bytes], ...]:
+        """Return the users that have a token of their own, with it."""
+        return tuple((owner_id, one.token.reveal().encode()) for owner_id, one in self._in_force().owners if one.token)
 
     def _in_force(self) -> config.Config:
         return self._given.config if self._given.in_force is None else self._given.in_force()

@@ -50,7 +50,7 @@ class Scheduled:
     def zones(self) -> tuple[dt.tzinfo, ...]:
         """Return the zones of all owners."""
         settings = self._settings()
-        return (settings.memory.zone, *(one.zone for _, one in settings.owners))
+        return (settings.memory.zone, *(settings.zone_of(owner_id) for owner_id, _ in settings.owners))
 
     async def recover(self) -> str:
         """Finish what was being removed for good, and say so, and read which passes were stopped before this start.

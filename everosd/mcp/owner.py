@@ -1,4 +1,4 @@
-"""Whose memory a connection is about: said by the settings, never by what an agent writes."""
+"""Whose memory a connection is about: said by its token or the settings, never by what an agent writes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ from everosd import config, errors, types
 from everosd.mcp import backend
 
 API = "/api/v1"
+PATH = "/mcp"
+"""Of the daemon, where agents ask."""
+STATE = "owner"
+"""Of a request over HTTP, in its ASGI state: the user whose token it brought, where it was one's own."""
 NOBODY_NAMED = "me"
 """The user where the settings name none, and the scope has none or several."""
 
@@ -36,14 +40,14 @@ class _Owners(msgspec.Struct, frozen=True, kw_only=True):
     data: Users
 
 
-async def whose(asked: backend.Backend, settings: config.Mcp) -> Whose:
-    """Return whose memory is meant: `[mcp] user_id`, else the only user of the scope, else `me`.
+async def whose(asked: backend.Backend, settings: config.Mcp, named: str = "") -> Whose:
+    """Return whose memory is meant: whom the token names, else `[mcp] user_id`, else the only user of the scope, else `me`.
 
     Raises:
         Unanswered: nobody answers.
         EverosdError: the daemon does not say which users there are.
     """
-    user_id = types.nfc(settings.user_id) or await _only_user(asked, settings) or NOBODY_NAMED
+    user_id = types.nfc(named or settings.user_id) or await _only_user(asked, settings) or NOBODY_NAMED
     return Whose(user_id=user_id, app_id=settings.app_id, project_id=settings.project_id)
 
 

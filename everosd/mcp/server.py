@@ -75,7 +75,7 @@ class Memory:
             raise MCPError(mcp_types.INVALID_PARAMS, f"there is no tool {params.name[:200]!r}; there are {known}")
         try:
             async with _told(context, tool):
-                return await self._answer(tool, params.arguments)
+                return await self._answer(tool, params.arguments, _named(context))
         except errors.EverosdError as error:
             log.debug("tool_refused", tool=tool.name, reason=str(error))
             return _failure(refusal.of_error(error))
@@ -84,9 +84,9 @@ class Memory:
             reason = f"something is wrong inside everosd ({errors.describe(error)}): tell the person, its log has more"
             return _failure(reason)
 
-    async def _answer(self, tool: tools.Tool, given: dict[str, Any] | None) -> mcp_types.CallToolResult:
+    async def _answer(self, tool: tools.Tool, given: dict[str, Any] | None, named: str) -> mcp_types.CallToolResult:
         arguments = takes.take(tool.takes, given)
-        request = tool.request(arguments, await self._call())
+        request = tool.request(arguments, await self._call(named))
         reply = await self._backend.call(request.method, request.path, request.body, is_read=tool.reads or tool.repeats)
         if reply.status >= HTTPStatus.BAD_REQUEST:
             log.debug("tool_refused", tool=tool.name, status=reply.status)
@@ -104,8 +104,8 @@ class Memory:
             )
         return mcp_types.CallToolResult(content=[mcp_types.TextContent(text=text)], structured_content=shown.data)
 
-    async def _call(self) -> tools.Call:
-        whose = await owner.whose(self._backend, self._settings())
+    async def _call(self, named: str) -> tools.Call:
+        whose = await owner.whose(self._backend, self._settings(), named)
         return tools.Call(whose=whose, now=self._clock.now(), zone=self._zone())
 
     async def list_resources(self, _: Context, __: object) -> mcp_types.ListResourcesResult:
@@ -139,7 +139,7 @@ class Memory:
         )
 
     async def read_resource(
-        self, _: Context, params: mcp_types.ReadResourceRequestParams
+        self, context: Context, params: mcp_types.ReadResourceRequestParams
     ) -> mcp_types.ReadResourceResult:
         """Read one resource.
 
@@ -148,7 +148,7 @@ class Memory:
         """
         uri = str(params.uri)
         try:
-            text = await resource.read(uri, await self._call(), self._backend)
+            text = await resource.read(uri, await self._call(_named(context)), self._backend)
         except errors.NotFound as error:
             raise MCPError(mcp_types.INVALID_PARAMS, str(error), {"uri": uri}) from error
         except errors.EverosdError as error:
@@ -191,6 +191,11 @@ async def _tick(context: Context, tool: tools.Tool) -> None:
         message = f"{tool.title}: begun" if took_s < PROGRESS_S else f"{tool.title}: at work for {took_s:.0f} s"
         await context.session.report_progress(took_s, None, message)
         await asyncio.sleep(PROGRESS_S)
+
+
+def _named(context: Context) -> str:
+    """Return the user whose token a request brought; empty: it was nobody's own, or nothing of HTTP."""
+    return "" if context.request is None else str(context.request.scope["state"].get(owner.STATE, ""))
 
 
 def _failure(text: str) -> mcp_types.CallToolResult:

@@ -268,6 +268,27 @@ def _call(number: int, name: str, **arguments: object) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
 
 
+async def test_Z03_a_token_names_its_owner(daemon: conftest.Daemon) -> None:
+    """Two users, each with a token, at once; a token that is taken away opens nothing any more."""
+    note(daemon.root, "bob", "The lighthouse is old.")
+    note(daemon.root, "mara", "The harbour is loud.")
+    settings = daemon.root / "everos.toml"
+    settings.write_text('[mcp]\nuser_id = "mara"\n[owners.bob]\ntoken = "his"\n[owners.mara]\ntoken = "hers"\n')
+    daemon.start()
+    for token, finds, owner in (("his", "lighthouse", "bob"), ("hers", "harbour", "mara")):
+        async with _by_token(daemon, token) as one:
+            for query in ("lighthouse", "harbour"):
+                found = text_of(await one.call_tool("search_memory", {"query": query}))
+                assert ("Nothing" not in found) == (query == finds)
+            made = await one.call_tool("remember", {"path": "notes", "content": f"said to {owner}"})
+            assert made.structured_content["id"].startswith(f"{owner}_mem_")
+            assert finds in str(await one.read_resource("everosd://timeline"))
+    settings.write_text('[mcp]\nuser_id = "mara"\n[owners.mara]\ntoken = "hers"\n')
+    await asyncio.to_thread(conftest.wait_for, lambda: '"owners"' in daemon.log(), "the settings")
+    head = {**HEAD, "Authorization": "Bearer his"}
+    assert 401 == (await asyncio.to_thread(daemon.http.post, "/mcp", headers=head, json=INITIALIZE)).status_code
+
+
 @pytest.mark.usefixtures("left")
 async def test_a_daemon_is_started_and_left_running(daemon: conftest.Daemon) -> None:
     """Where none serves the root, one is started; it outlives the client, and the next client uses it."""
@@ -389,11 +410,17 @@ def test_the_guard_stands_before_mcp_too(daemon: conftest.Daemon) -> None:
     asyncio.run(_with_token(daemon))
 
 
-async def _with_token(daemon: conftest.Daemon) -> None:
+@contextlib.asynccontextmanager
+async def _by_token(daemon: conftest.Daemon, token: str) -> AsyncIterator[Client]:
     async with (
-        httpx2.AsyncClient(headers={"Authorization": "Bearer a-long-secret"}) as sender,
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}) as sender,
         Client(streamable_http_client(f"{daemon.http.base_url}/mcp", http_client=sender)) as one,
     ):
+        yield one
+
+
+async def _with_token(daemon: conftest.Daemon) -> None:
+    async with _by_token(daemon, "a-long-secret") as one:
         assert not (await one.call_tool("search_memory", {"query": "a"})).is_error
     async with over("stdio", daemon) as one:
         assert not (await one.call_tool("search_memory", {"query": "a"})).is_error

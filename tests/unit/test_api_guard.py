@@ -11,33 +11,42 @@ from everosd import clock
 from everosd.api import guard, metrics
 
 LIMIT = 1000
+Owners = tuple[tuple[str, bytes], ...]
 
 
 class Asked:
     """An application that says `yes`, a server's two callables, and what went through them."""
 
-    def __init__(self, *, token: str = "", host: str = "127.0.0.1") -> None:
+    def __init__(self, *, token: str = "", host: str = "127.0.0.1", owners: Owners = ()) -> None:
         """Stand behind a guard with these settings."""
         self.reached = 0
         self.sent: list[dict[str, Any]] = []
         self.waiting: list[dict[str, Any]] = [{"type": "http.request", "body": b"", "more_body": False}]
         self.metrics = metrics.Metrics("1")
         self.guard = guard.Guard(
-            self._app, counted=self.metrics, clock=clock.SystemClock(), host=host, max_body_bytes=LIMIT, token=token
+            self._app,
+            counted=self.metrics,
+            clock=clock.SystemClock(),
+            host=host,
+            max_body_bytes=LIMIT,
+            token=token,
+            owners=lambda: owners,
         )
+        self.state: dict[str, Any] = {}
 
     async def _app(self, _scope: Any, _receive: Any, send: Any) -> None:
         self.reached += 1
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"yes"})
 
-    async def status(self, **headers: str) -> int:
+    async def status(self, path: str = "/x", **headers: str) -> int:
         """Send a request with these headers and return the status of the answer."""
         await self.guard(
             {
                 "type": "http",
                 "method": "POST",
-                "path": "/x",
+                "path": path,
+                "state": self.state,
                 "client": ("127.0.0.1", 1),
                 "headers": [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()],
             },
@@ -128,6 +137,34 @@ async def test_a_token_is_asked_for_where_one_is_set(sent: str, status: int) -> 
 
     assert status == await asked.status(host="localhost", authorization=sent)
     assert int(status == 200) == asked.reached
+
+
+@pytest.mark.parametrize(
+    ("daemon_token", "path", "sent", "status", "owner"),
+    [
+        ("", "/mcp", "Bearer hers", 200, "mara"),
+        ("", "/mcp/", "Bearer hers", 200, "mara"),
+        ("", "/mcp", "Bearer his", 200, "jon"),
+        ("", "/mcp", "Bearer her", 401, None),  # mistyped: not whoever the settings name
+        ("", "/mcp", "", 200, None),
+        ("hunter2", "/mcp", "Bearer hers", 200, "mara"),
+        ("hunter2", "/mcp", "Bearer hunter2", 200, None),
+        ("hunter2", "/mcp", "", 401, None),
+        ("hunter2", "/mcp", "Bearer", 401, None),
+        ("hunter2", "/mcp", "Basic hers", 401, None),
+        ("hunter2", "/api/v1/memory/search", "Bearer hers", 401, None),
+        ("hunter2", "/mcpx", "Bearer hers", 401, None),
+        ("hunter2", "/api/v1/mcp", "Bearer hers", 401, None),
+    ],
+)
+async def test_a_users_own_token_opens_mcp_and_says_who_they_are(
+    daemon_token: str, path: str, sent: str, status: int, owner: str | None
+) -> None:
+    """And nothing else; that of the daemon says nothing of it."""
+    asked = Asked(token=daemon_token, owners=(("mara", b"hers"), ("jon", b"his")))
+
+    assert status == await asked.status(path, host="localhost", authorization=sent)
+    assert owner == asked.state.get("owner")
 
 
 async def test_a_refusal_has_the_envelope_and_the_id() -> None:
