@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast, get_args
 import msgspec
 
 from everosd import clock, errors, types
-from everosd.api import item, later, lifecycle_schema, moment, ome, reply, schema, scope, services
+from everosd.api import item, later, lifecycle_schema, memory, moment, ome, reply, schema, scope, services
 from everosd.api import request as requests
 from everosd.log import entry as log_entry
 from everosd.log import escape, view
@@ -128,7 +128,7 @@ class Lifecycle:
             now_us,
             kinds=store.KINDS if asked.kind is None else (asked.kind,),
             statuses=statuses,
-            memory_type=asked.memory_type or "%",
+            memory_type=memory.of_type(asked.memory_type) or "%",
             path=asked.path_filter or "%",
             limit=asked.limit,
             offset=asked.offset,

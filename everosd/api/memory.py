@@ -10,6 +10,7 @@ from everosd import errors, types
 from everosd.api import item, lineage, reply, schema, scope, services
 from everosd.api import request as requests
 from everosd.index import where
+from everosd.log import layout
 from everosd.search import filter as filters
 from everosd.search import query
 from everosd.store import row as store_row
@@ -155,10 +156,10 @@ def filed(asked: Filed) -> tuple[where.Like, ...]:
     """Return what a request restricts a search to.
 
     Raises:
-        errors.RequestError: a pattern is no text.
+        errors.RequestError: a pattern is no text, or there is no such type.
     """
     given = {
-        "memory_type": asked.memory_type,
+        "memory_type": of_type(asked.memory_type),
         "path_filter": asked.path_filter,
         "bucket": asked.bucket,
         "scope": asked.scope,
@@ -167,6 +168,18 @@ def filed(asked: Filed) -> tuple[where.Like, ...]:
     }
     patterns = {name: None if text is None else _pattern(text, name) for name, text in given.items()}
     return where.likes(memory_path=patterns.pop("path_filter"), **patterns)
+
+
+def of_type(pattern: str) -> str:
+    """Return a pattern that fits a type of memory; an empty one and `%` fit all.
+
+    Raises:
+        errors.RequestError: there is none that it fits: what is misspelt is said, and not answered as if nothing was known.
+    """
+    if pattern and not any(map(where.fitting(pattern), layout.MEMORY_TYPES)):
+        message = f"there is no type {pattern[:60]!r}; there are {', '.join(layout.MEMORY_TYPES)}"
+        raise errors.RequestError(message, field="memory_type")
+    return pattern
 
 
 def note_uses(given: services.Services, owner: types.Owner, rows: Sequence[store_row.EntryRow]) -> None:

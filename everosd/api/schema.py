@@ -55,7 +55,8 @@ class SearchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     explain: bool = False
     """Items carry `explain`: what their score is made of. Not in EverOS."""
     memory_type: Pattern = "%"
-    """Only memories of this type; Episodes are `episodic`. Not in EverOS, as is what follows."""
+    """Only memories of this type, out of working, episodic, semantic, procedural and identity; a pattern that fits none is
+    refused. Episodes are `episodic`. Not in EverOS, as is what follows."""
     path_filter: Pattern = "%"
     """Only memories filed under this path."""
     bucket: Pattern = "%"

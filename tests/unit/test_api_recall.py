@@ -135,7 +135,6 @@ async def filed(open_door: Open, log_of: LogOf, episode: EpisodeOf) -> Any:
         ({"memory_type": "semantic"}, "12"),
         ({"memory_type": "episodic"}, "4"),
         ({"memory_type": "%edu%"}, "3"),
-        ({"memory_type": "Semantic"}, ""),
         ({"path_filter": "projects/atlas"}, "12"),
         ({"path_filter": "projects/%"}, "123"),
         ({"path_filter": "projects/atlas/_%"}, ""),
@@ -170,6 +169,26 @@ async def test_S05_a_filter_acts_before_the_ranking(open_door: Open, log_of: Log
     async with open_door(files) as door:
         for pattern in ("b", "b%", "%b"):
             assert {one.id for one in meant} == set(await found(door, "tea", path_filter=pattern, top_k=5))
+
+
+@pytest.mark.parametrize("given", ["Semantic", "semantc", "semantic ", "epi_odic", "_%", "%x", "auto"])
+async def test_a_type_that_does_not_exist_is_refused_and_the_others_named(open_door: Open, given: str) -> None:
+    """By every route that picks by type; an empty one and what fits any of them is none of that."""
+    async with open_door({}) as door:
+        wanted: dict[str, Any] = {"user_id": "mara", "memory_type": given}
+        asked = (
+            await post(door, "search", status=422, query="tea", **wanted),
+            await post(door, "recall", status=422, query="tea", **wanted),
+            (await door.client.get("/api/v1/memory/lifecycle", params=wanted)).json()["error"],
+        )
+        for fits in ("", "%", "e%", "%c", "working"):
+            wanted["memory_type"] = fits
+            await post(door, "search", query="tea", **wanted)
+            await post(door, "recall", query="tea", **wanted)
+            assert 200 == (await door.client.get("/api/v1/memory/lifecycle", params=wanted)).status_code
+    named = "working, episodic, semantic, procedural, identity: memory_type"
+    for one in asked:
+        assert f"there is no type {given!r}; there are {named}" == one["message"]
 
 
 async def test_patterns_that_are_too_long_or_no_text_are_refused(open_door: Open) -> None:
