@@ -1,7 +1,8 @@
 """Versions of a memory: which there have been, and which number the present one has. Pure, but for the reading of rows.
 
 The row that ends a version is on disk before the entry is replaced, so that nothing is lost in between; a row whose change
-never happened is told by the digest of what it announced, and by the number that the entry itself bears.
+never happened is told by the digest of what it announced, and by the number that the entry itself bears. What a person writes
+as that number can only have counting go on from there.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ from everosd.store import lifecycle, read
 
 MAX_ROWS = 1000
 """Rows about one memory that a history is made of, the newest."""
+_MAX_INLINE = 999_999
+"""Highest number that is believed of an entry: one that somebody wrote there must not be where counting ends."""
+_MAX_DIGITS = 18
+"""A longer number is none."""
 _NEWEST = 5
 """Rows that tell the number of the present version: numbers grow, and none but the newest can be void."""
 
@@ -64,16 +69,18 @@ def _is_void(newest: entry.Entry, number: int, current: entry.Entry) -> bool:
         return False
     text = dict(newest.sections).get(row.BEFORE, "")
     is_as_before = memory.digest_of_text(current.kind, current.id, text) == current.digest.hex()
-    return is_as_before or _inline(current) <= number
+    # A lower number than that of the row was written by hand: counting does not go back for it.
+    return is_as_before or _inline(current) == number
 
 
 def _number(one: entry.Entry) -> int:
     text = one.fields.get("version", "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0  # noqa: PLR2004  # no such number
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS else 0
 
 
 def _inline(current: entry.Entry) -> int:
-    return max(1, _number(current))
+    found = _number(current)
+    return found if 1 <= found <= _MAX_INLINE else 1
 
 
 async def number(reader: read.Reader, owner: types.Owner, current: entry.Entry) -> int:

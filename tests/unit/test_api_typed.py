@@ -355,6 +355,45 @@ async def test_what_a_person_wrote_into_a_memory_meanwhile_becomes_a_version(ope
     assert ["Tea at five, says Mara."] == [one["before"]["content"] for one in told["versions"]]
 
 
+@pytest.mark.parametrize(
+    "written", ["999999999", "999999999999999999", "999999", "9" * 40, "1000000", "0", "-3", "many"]
+)
+async def test_a_version_that_a_person_wrote_is_never_where_counting_ends(open_door: Open, written: str) -> None:
+    """Each update counts one up from there, or from what it was where no memory has that many; each stays in its history."""
+    async with open_door({}) as door:
+        made = await remember(door, "Text 1.")
+        path = door.root / made["file"]
+        save(path, path.read_text().replace("**owner_id**: mara\n", f"**owner_id**: mara\n**version**: {written}\n"))
+        first = await ask(door, "update", memory_id=made["id"], content="Text 2.")
+        last = first["version"]
+        for nth in (3, 4):
+            last += 1
+            got = await ask(door, "update", memory_id=made["id"], content=f"Text {nth}.", expected_version=last - 1)
+            assert last == got["version"]
+        told = await history(door, made["id"])
+        await is_clean(door)
+    assert (1_000_000 if written == "999999" else 2) == first["version"]
+    assert ["Text 3.", "Text 2.", "Text 1."] == [one["before"]["content"] for one in told["versions"]]
+    assert list(range(last - 1, last - 4, -1)) == [one["version"] for one in told["versions"]]
+
+
+@pytest.mark.parametrize("instead", ["", "**version**: 1\n"])
+async def test_a_version_that_a_person_took_back_does_not_come_a_second_time(open_door: Open, instead: str) -> None:
+    """Whoever read version 2 is refused, also where it stands in the file again: something else was version 3."""
+    async with open_door({}) as door:
+        made = await remember(door, "Text 1.")
+        for nth in (2, 3):
+            await ask(door, "update", memory_id=made["id"], content=f"Text {nth}.")
+        path = door.root / made["file"]
+        save(path, path.read_text().replace("**version**: 3\n", instead).replace("Text 3.", "By hand."))
+        await ask(door, "update", status=409, memory_id=made["id"], content="Late.", expected_version=2)
+        got = await ask(door, "update", memory_id=made["id"], content="Text 4.", expected_version=3)
+        told = await history(door, made["id"])
+        await is_clean(door)
+    assert 4 == got["version"]
+    assert ["By hand.", "Text 2.", "Text 1."] == [one["before"]["content"] for one in told["versions"]]
+
+
 async def test_a_memory_moves_to_another_path_under_its_own_id(open_door: Open) -> None:
     """It is in one file afterwards, the other one's, and found all the time."""
     async with open_door({}) as door:
