@@ -400,6 +400,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         """Return the zone of a user or agent: their own, else `memory.timezone`."""
         return next((one.zone for known, one in self.owners if known == owner_id), None) or self.memory.zone
 
+    def zones(self) -> tuple[zoneinfo.ZoneInfo, ...]:
+        """Return the zones of all users and agents: `memory.timezone`, and those that somebody has for themselves."""
+        return (self.memory.zone, *(self.zone_of(owner_id) for owner_id, _ in self.owners))
+
 
 SECTIONS: dict[str, type[msgspec.Struct]] = {
     "memory": Memory,

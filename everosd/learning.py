@@ -1,4 +1,4 @@
-"""The online path and the engine, opened with the other parts; what reads and follows joins them once they listen."""
+"""The online path and the engine, opened with the other parts; what reads and follows is made once there is something to read."""
 
 from __future__ import annotations
 
@@ -10,22 +10,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from everosd import clock as clocks
-from everosd import config, errors, types
+from everosd import config, errors, strategies, types
 from everosd.engine import engine as engines
 from everosd.engine import follow, runs
 from everosd.engine import settings as strategy_settings
-from everosd.intake import episode, message, online, unasked
+from everosd.intake import message, online
 from everosd.lifecycle import desk, usage
 from everosd.log import layout, writer
 from everosd.models import chat
 from everosd.store import db, read
 
 if TYPE_CHECKING:
-    from everosd import strategies
+    from everosd import faculties
     from everosd.cascade import apply, embed, project
     from everosd.index import contract
-    from everosd.lifecycle import scheduled
-    from everosd.reflection import reflect
     from everosd.search import query
 
 
@@ -34,6 +32,8 @@ DRAIN_S = 2.0
 PATIENCE_S = 5.0
 """Nothing runs, nothing ends, and something failed: the rest waits for a model or a disk, and is done later."""
 LOOK_S = 0.02
+STIR_S = 0.5
+"""How often an empty root is looked at whether it still is."""
 COMMIT_PAUSE_S = 0.25
 """Between two commits of the text index while messages come in: each takes 5 ms of CPU, and twenty sessions that are
 flushed at once need one."""
@@ -69,14 +69,15 @@ class Learning:
             caught_up=self._caught_up,
         )
         self._follower = follow.Follower(database, lambda: cascade.lsn, self.engine, time, pen)
-        self._faculties = _Faculties()
+        self.strategies = strategies.Later(self._make, is_empty=self._is_empty, zones=lambda: self.in_force().zones())
+        reading = _Reading(self.strategies, self.chat)
         self.intake = online.Intake(
             places=places,
             pen=pen,
             database=database,
             reader=reader,
-            extractor=self._faculties,
-            judge=self._faculties,
+            extractor=reading,
+            judge=reading,
             engine=self.engine,
             settings=self.in_force,
             time=time,
@@ -88,11 +89,7 @@ class Learning:
         for projection in cascade.projections:
             if projection.is_prompt:
                 projection.gives_way = functools.partial(_comes_soon, projection, self.intake, cascade)
-        self.reflection: reflect.Reflection | None = None
-        """What consolidates clusters; None until it is there."""
         self.uses = usage.Uses(desk.Desk(reader, cascade, time), self.in_force)
-        self.lifecycle: scheduled.Scheduled | None = None
-        """What makes passes over typed memories; None until it is there."""
 
     def _is_answering(self) -> bool:
         """Tell whether somebody waits for an extraction that takes the processor; while a model is asked there is time."""
@@ -109,8 +106,27 @@ class Learning:
 
     async def run(self) -> None:
         """Run every loop until cancelled."""
-        made = await asyncio.to_thread(importlib.import_module, "everosd.strategies")
-        parts: strategies.Parts = made.Parts(
+        for one in self.strategies.events():
+            self.engine.add(one)
+        for timed in self.strategies.timed():
+            self.engine.add_timed(timed)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.engine.run(), name="engine")
+            tasks.create_task(self._follower.run(), name="engine-follow")
+            tasks.create_task(self.intake.run(), name="intake")
+            tasks.create_task(self.uses.run(), name="usage")
+            tasks.create_task(self._make_soon(), name="faculties")
+
+    async def _make_soon(self) -> None:
+        """Have what reads and follows made as soon as the root is not empty: whoever needs it then hardly waits for it."""
+        while not self._cascade.lsn and not self.intake.is_used:
+            await self._clock.sleep(STIR_S)
+        await self.strategies.get()
+
+    async def _make(self) -> faculties.Faculties:
+        """Make what reads and follows; the import takes half a second, in a thread."""
+        imported = await asyncio.to_thread(importlib.import_module, "everosd.faculties")
+        parts: faculties.Parts = imported.Parts(
             settings=self.in_force,
             places=self._places,
             pen=self._pen,
@@ -133,20 +149,14 @@ class Learning:
             uses=self.uses,
             time=self._clock,
         )
-        self._faculties.open(made.extractor(parts), made.judge(parts))
-        facts = made.facts(parts)
-        for one in made.table(parts, facts):
-            self.engine.add(one)
-        self.reflection = made.reflection(parts, facts)
-        self.lifecycle = made.lifecycle(parts)
-        for one in made.timed(self.reflection, self.lifecycle):
-            self.engine.add_timed(one)
-        self._follower.digest = made.digest
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.engine.run(), name="engine")
-            tasks.create_task(self._follower.run(), name="engine-follow")
-            tasks.create_task(self.intake.run(), name="intake")
-            tasks.create_task(self.uses.run(), name="usage")
+        made: faculties.Faculties = imported.make(parts)
+        self._follower.digest = imported.digest
+        return made
+
+    async def _is_empty(self) -> bool:
+        """Tell whether the ledger, once it is in step with the disk, has nothing and never had."""
+        await self._caught_up()
+        return not self._cascade.lsn
 
     async def drain(self) -> None:
         """Begin nothing more and let runs of strategies that are under way end, for a moment; the next start does the rest."""
@@ -186,30 +196,24 @@ class Learning:
         await self.chat.close()
 
 
-class _Faculties:
-    """Stands in for what reads until it is there: nothing is extracted before, and no opinion is asked."""
+class _Reading:
+    """Reads segments, and says where a conversation ends, with what is made for it by then."""
 
-    def __init__(self) -> None:
-        self._extractor: episode.Extractor | None = None
-        self._judge: unasked.Judge | None = None
-
-    def open(self, extractor: episode.Extractor, judge: unasked.Judge) -> None:
-        """Hand over to the real ones."""
-        self._extractor, self._judge = extractor, judge
+    def __init__(self, later: strategies.Later, model: chat.Chat) -> None:
+        self._later, self._model = later, model
 
     @property
     def is_set_up(self) -> bool:
         """Whether there is a model to ask."""
-        return self._judge is not None and self._judge.is_set_up
+        return self._model.is_set_up
 
     async def end(self, messages: Sequence[message.Message]) -> int | None:
         """Return the judge's opinion."""
-        return None if self._judge is None else await self._judge.end(messages)
+        return await (await self._later.get()).judge.end(messages)
 
     async def extract(self, segment: message.Segment) -> message.Extracted:
         """Return what the extractor reads."""
-        assert self._extractor is not None  # noqa: S101  # intake runs once it is there
-        return await self._extractor.extract(segment)
+        return await (await self._later.get()).extractor.extract(segment)
 
 
 def _is_shown(cascade: apply.Cascade, lsn: types.Lsn) -> bool:

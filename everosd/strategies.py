@@ -1,268 +1,140 @@
-"""What reads conversations, what follows from what was read, and what consolidates it: the engine's tables.
-
-Imported once the daemon listens: it brings NumPy and a great many patterns, and no request waits for it.
-"""
+"""The engine's tables: what fires each strategy. What it then does is made when the first of them is fired."""
 
 from __future__ import annotations
 
-import dataclasses
+import asyncio
 import datetime as dt
-from collections.abc import Awaitable, Callable, Collection
-from pathlib import Path
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
-from everosd import clock as clocks
-from everosd import config, types
-from everosd.cascade import apply, embed
-from everosd.engine import settings as strategy_settings
+from everosd import types
 from everosd.engine import strategy
-from everosd.intake import case, cluster, episode, extract, fact, opinion, profile, quoted, skill, unasked, unsay
-from everosd.lifecycle import alarm, desk, forget, promote, remember, run, scheduled, summarize, update, usage
-from everosd.log import layout, writer
-from everosd.models import chat, prompt
-from everosd.narrative import extractive, merge
-from everosd.narrative import source as texts
-from everosd.reflection import lag, reflect
-from everosd.search import query
-from everosd.store import read, row
 
-PROMPTS = Path(__file__).parent / "intake" / "prompts"
-FOLDERS = (PROMPTS, merge.PROMPTS, summarize.PROMPTS)
-"""Of our prompts: a person's own stand in for those of all."""
-CHARS_PER_TOKEN = 4
-"""At a guess, for what no model reads."""
+if TYPE_CHECKING:
+    from everosd import faculties
+    from everosd.lifecycle import scheduled
+    from everosd.reflection import reflect
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Parts:
-    """What all of it is made of."""
+class Fired(NamedTuple):
+    """What fires one strategy."""
 
-    settings: Callable[[], config.Config]
-    """Those of the moment."""
-    places: layout.Layout
-    pen: writer.Writer
-    reader: read.Reader
-    search: query.Search
-    cascade: apply.Cascade
-    model: chat.Chat
-    embedding: embed.Embedding | None
-    segments: case.Segments
-    emit: Callable[[strategy.Event], None]
-    owe: Callable[[row.EntryRow], Awaitable[None]]
-    """Has the facts of an Episode taken later."""
-    is_enabled: Callable[[str], bool]
-    """Whether a strategy of this name is."""
-    wanted: Callable[[str], strategy_settings.Settings]
-    """Settings in force of a strategy of this name."""
-    look: Callable[[Collection[types.RelPath]], None]
-    """Asks the cascade for a look at these files."""
-    is_shown: Callable[[types.Lsn], bool]
-    """Whether every index that is open has followed the ledger as far as this."""
-    give_way: Callable[[], Awaitable[None]]
-    """Waits while somebody is being answered, before something begins."""
-    pause: Callable[[], Awaitable[None]]
-    """The same for a moment, between pieces of it."""
-    caught_up: Callable[[], Awaitable[None]]
-    """Waits until the ledger is in step with what was on disk at the start."""
-    unsaying: Callable[[], unsay.Unsaying]
-    """Gives what takes messages out for good, while others come in."""
-    uses: usage.Uses | None
-    """Takes note of uses; None where nothing does."""
-    time: clocks.Clock
-
-    def zone(self) -> dt.tzinfo:
-        """Return `memory.timezone`."""
-        return self.settings().memory.zone
-
-    def merge_prompt(self, name: str) -> prompt.Prompt:
-        """Return a prompt of a merge: the user's own where there is a usable one. Reads one small file."""
-        return prompt.load(name, (self.settings().prompts, merge.PROMPTS))
-
-    def summary_prompt(self, name: str) -> prompt.Prompt:
-        """Return a prompt of a summary: the user's own where there is a usable one. Reads one small file."""
-        return prompt.load(name, (self.settings().prompts, summarize.PROMPTS))
-
-    def prompt(self, name: str) -> prompt.Prompt:
-        """Return a prompt: the user's own where there is a usable one. Reads one small file."""
-        return prompt.load(name, (self.settings().prompts, PROMPTS))
+    name: str
+    topics: tuple[strategy.Topic, ...]
+    is_per_owner: bool = False
 
 
-def extractor(parts: Parts) -> episode.Extractor:
-    """Return what reads segments."""
-    return extract.Extractor(parts.model, parts.prompt, parts.zone, quoted.Quoted(parts.search))
+EVENTS = (
+    Fired("extract_atomic_facts", ("episode_written", "episode_edited")),
+    Fired("trigger_profile_clustering", ("episode_written",)),
+    Fired("extract_user_profile", ("episode_clustered",), is_per_owner=True),
+    Fired("extract_agent_case", ("segment_done",)),
+    Fired("trigger_skill_clustering", ("case_written",)),
+    Fired("extract_agent_skill", ("case_clustered",)),
+)
+"""In the order in which one follows from the other."""
+REFLECTION, LIFECYCLE = "reflect_episodes", "run_lifecycle"
+"""Those that the clock fires."""
 
 
-def judge(parts: Parts) -> unasked.Judge:
-    """Return what says where a conversation ends."""
-    return opinion.Opinion(parts.model, parts.prompt, parts.zone)
+class Work(Protocol):
+    """What the clock fires."""
+
+    async def run(self, fire: strategy.Fire) -> strategy.Done:
+        """Do the work."""
+
+    async def recover(self) -> str:
+        """Finish what an earlier process began and say what; empty: nothing was left."""
+
+    async def forget(self, owner: types.Owner) -> None:
+        """Let go of an owner whose memory is gone."""
 
 
-def digest(found: row.EntryRow) -> str:
-    """Return the digest of an Episode's present text, as its facts carry it."""
-    return fact.source_digest(fact.text_of(found))
+class Later:
+    """What strategies do, made once somebody needs it. Lives on the event loop."""
 
+    def __init__(
+        self,
+        make: Callable[[], Awaitable[faculties.Faculties]],
+        *,
+        is_empty: Callable[[], Awaitable[bool]],
+        zones: Callable[[], tuple[dt.tzinfo, ...]],
+    ) -> None:
+        """Have `make` make it.
 
-def facts(parts: Parts) -> fact.Facts:
-    """Return what takes facts."""
-    return fact.Facts(
-        reader=parts.reader,
-        pen=parts.pen,
-        model=parts.model,
-        prompts=parts.prompt,
-        search=parts.search,
-        zone=parts.zone,
-        time=parts.time,
-        settled=parts.caught_up,
-        pause=parts.pause,
-    )
+        Args:
+            make: Called once.
+            is_empty: Tells whether the root holds nothing at all, once that is known.
+            zones: Gives those of all owners.
+        """
+        self._make, self._is_empty, self._zones = make, is_empty, zones
+        self._making = asyncio.Lock()
+        self.made: faculties.Faculties | None = None
+        """None: nobody has needed it yet."""
 
+    async def get(self) -> faculties.Faculties:
+        """Return it; the first call makes it."""
+        async with self._making:
+            if self.made is None:
+                self.made = await self._make()
+            return self.made
 
-def table(parts: Parts, facts: fact.Facts) -> tuple[strategy.Strategy, ...]:
-    """Return the engine's table, in the order in which one follows from the other."""
-    clustering = cluster.Clustering(
-        parts.reader, parts.pen, parts.embedding, lambda: parts.settings().clustering, parts.emit, parts.time
-    )
-    profiles = profile.Profile(
-        reader=parts.reader,
-        pen=parts.pen,
-        model=parts.model,
-        prompts=parts.prompt,
-        zone=parts.zone,
-        time=parts.time,
-        settled=parts.caught_up,
-    )
-    cases = case.Cases(
-        segments=parts.segments,
-        reader=parts.reader,
-        pen=parts.pen,
-        model=parts.model,
-        prompts=parts.prompt,
-        mode=lambda: parts.settings().memorize,
-        zone=parts.zone,
-        emit=parts.emit,
-        settled=parts.caught_up,
-    )
-    skills = skill.Skills(
-        reader=parts.reader,
-        pen=parts.pen,
-        model=parts.model,
-        prompts=parts.prompt,
-        time=parts.time,
-        settled=parts.caught_up,
-    )
-    rows = (
-        strategy.Strategy(
-            name=fact.NAME, topics=("episode_written", "episode_edited"), run=facts.run, forget=facts.forget_owner
-        ),
-        strategy.Strategy(
-            name="trigger_profile_clustering",
-            topics=("episode_written",),
-            run=clustering.run,
-            forget=clustering.forget_owner,
-        ),
-        strategy.Strategy(
-            name=profile.NAME,
-            topics=("episode_clustered",),
-            run=profiles.run,
-            forget=profiles.forget_owner,
-            is_per_owner=True,
-        ),
-        strategy.Strategy(name=case.NAME, topics=("segment_done",), run=cases.run, forget=cases.forget_owner),
-        strategy.Strategy(
-            name="trigger_skill_clustering",
-            topics=("case_written",),
-            run=clustering.run,
-            forget=clustering.forget_owner,
-        ),
-        strategy.Strategy(name=skill.NAME, topics=("case_clustered",), run=skills.run, forget=skills.forget_owner),
-    )
-    return tuple(msgspec.structs.replace(row, run=_polite(row.run, parts.give_way)) for row in rows)
+    async def reflection(self) -> reflect.Reflection:
+        """Return what consolidates clusters."""
+        return (await self.get()).reflection
 
+    async def lifecycle(self) -> scheduled.Scheduled:
+        """Return what makes passes over typed memories."""
+        return (await self.get()).lifecycle
 
-def reflection(parts: Parts, facts: fact.Facts) -> reflect.Reflection:
-    """Return what consolidates clusters; `facts` are those of the table: nobody takes facts of one Episode twice."""
-    by_model = merge.ByModel(parts.model, parts.merge_prompt)
+    def governs(self) -> scheduled.Scheduled | None:
+        """Return the same if it is made."""
+        return None if self.made is None else self.made.lifecycle
 
-    def merging() -> texts.Merging:
-        wanted = parts.settings().reflection
-        if wanted.merge == "extractive":
-            return extractive.Extractive(wanted.max_narrative_tokens * CHARS_PER_TOKEN)
-        return by_model
+    def events(self) -> tuple[strategy.Strategy, ...]:
+        """Return the engine's table of what events fire."""
+        return tuple(
+            strategy.Strategy(
+                name=one.name,
+                topics=one.topics,
+                run=self._run(one.name),
+                forget=self._forget(one.name),
+                is_per_owner=one.is_per_owner,
+            )
+            for one in EVENTS
+        )
 
-    return reflect.Reflection(
-        reader=parts.reader,
-        pen=parts.pen,
-        behind=lag.Lag(parts.reader, parts.places, parts.look, parts.is_shown, parts.time),
-        merging=merging,
-        settings=lambda: parts.settings().reflection,
-        facts=facts.run,
-        wants_facts=lambda: parts.is_enabled(fact.NAME),
-        owe=parts.owe,
-        zone=parts.zone,
-        settled=parts.caught_up,
-        give_way=parts.give_way,
-        time=parts.time,
-    )
+    def timed(self) -> tuple[strategy.Timed, ...]:
+        """Return the engine's table of what the clock fires."""
+        return (
+            self._of_clock(REFLECTION, self.reflection),
+            msgspec.structs.replace(self._of_clock(LIFECYCLE, self.lifecycle), zones=self._zones),
+        )
 
+    def _run(self, name: str) -> strategy.Run:
+        async def run(event: strategy.Event) -> str:
+            return await (await self.get()).strategies[name].run(event)
 
-def lifecycle(parts: Parts) -> scheduled.Scheduled:
-    """Return what makes passes over typed memories."""
-    alarms = alarm.Alarms()
-    here = desk.Desk(parts.reader, parts.cascade, parts.time)
-    remembering = remember.Remembering(here, update.Updates(here))
-    by_model = merge.ByModel(
-        parts.model, parts.summary_prompt, name=summarize.NAME, repair=summarize.REPAIR, is_summary=True
-    )
+        return run
 
-    def summing_up() -> texts.Merging | None:
-        settings = parts.settings()
-        if settings.lifecycle.summarize == "extractive":
-            return extractive.Extractive(settings.reflection.max_narrative_tokens * CHARS_PER_TOKEN)
-        return by_model if settings.lifecycle.summarize == "llm" else None
+    def _forget(self, name: str) -> Callable[[types.Owner], None]:
+        def forget(owner: types.Owner) -> None:
+            if self.made is not None:  # else it remembers nothing of anybody
+                self.made.strategies[name].forget(owner)
 
-    passes = run.Passes(
-        here,
-        parts.settings,
-        consolidators={
-            "summarize": summarize.Summarize(here, remembering, summing_up, lambda id_: parts.settings().zone_of(id_)),
-            "promote": promote.Promote(here, remembering, lambda: parts.settings().lifecycle_promote),
-        },
-        uses=parts.uses,
-        give_way=parts.give_way,
-    )
-    passes.on_end = alarms.ended
-    return scheduled.Scheduled(
-        here,
-        passes,
-        alarms,
-        parts.settings,
-        lambda: parts.wanted(scheduled.NAME),
-        forget.Forgetting(here, parts.unsaying),
-    )
+        return forget
 
+    def _of_clock(self, name: str, get: Callable[[], Awaitable[Work]]) -> strategy.Timed:
+        async def run(fire: strategy.Fire) -> strategy.Done:
+            return await (await get()).run(fire)
 
-def timed(consolidates: reflect.Reflection, governs: scheduled.Scheduled) -> tuple[strategy.Timed, ...]:
-    """Return the engine's table of what the clock fires."""
-    return (
-        strategy.Timed(
-            name=reflect.NAME, run=consolidates.run, recover=consolidates.recover, forget=consolidates.forget
-        ),
-        strategy.Timed(
-            name=scheduled.NAME,
-            run=governs.run,
-            recover=governs.recover,
-            forget=governs.forget,
-            zones=governs.zones,
-        ),
-    )
+        async def recover() -> str:
+            return "" if await self._is_empty() else await (await get()).recover()
 
+        async def forget(owner: types.Owner) -> None:
+            if self.made is not None:
+                await (await get()).forget(owner)
 
-def _polite(run: strategy.Run, give_way: Callable[[], Awaitable[None]]) -> strategy.Run:
-    """Return `run`, begun when nobody is being answered."""
-
-    async def begun(event: strategy.Event) -> str:
-        await give_way()
-        return await run(event)
-
-    return begun
+        return strategy.Timed(name=name, run=run, recover=recover, forget=forget)

@@ -81,18 +81,17 @@ class Lifecycle:
         return reply.success(request, data)
 
     async def _governs(self) -> scheduled.Scheduled:
-        """Return what makes passes, once it is there.
+        """Return what makes passes.
 
         Raises:
             errors.CapabilityMissing: nothing does.
         """
         if self._given.engine is not None:
             await clock.wait(self._given.engine.is_ready, ome.READY_S, self._given.clock)
-        found = self._given.lifecycle()
-        if found is None:
+        if self._given.lifecycle is None:
             message = "nothing that makes passes over memories runs here: start the daemon with `everosd serve`"
             raise errors.CapabilityMissing(message)
-        return found
+        return await self._given.lifecycle()
 
     def _result(self, found: outcome.Result) -> lifecycle_schema.ReflectData:
         stopped = found.stopped

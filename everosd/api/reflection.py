@@ -113,7 +113,7 @@ class Reflection:
         """Return it once it is there; None: nothing reflects here."""
         if self._given.engine is not None:
             await clock.wait(self._given.engine.is_ready, ome.READY_S, self._given.clock)
-        return self._given.reflection()
+        return None if self._given.reflection is None else await self._given.reflection()
 
     async def _item(self, one: report.Report) -> schema.ReportItem:
         before = [await self._source(one.owner, member.member_id) for member in one.source_members]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -41,10 +41,12 @@ class Services:
     """What takes messages; None where nothing does (a command working on the files alone)."""
     engine: engines.Engine | None = None
     """What runs strategies; None where nothing does."""
-    reflection: Callable[[], reflect.Reflection | None] = lambda: None
-    """Gives what consolidates, once it is there; None where nothing does."""
-    lifecycle: Callable[[], scheduled.Scheduled | None] = lambda: None
-    """Gives what makes passes over typed memories, once it is there; None where nothing does."""
+    reflection: Callable[[], Awaitable[reflect.Reflection]] | None = None
+    """Gives what consolidates, made where it is not there yet; None where nothing does."""
+    lifecycle: Callable[[], Awaitable[scheduled.Scheduled]] | None = None
+    """Gives what makes passes over typed memories, made where it is not there yet; None where nothing does."""
+    governs: Callable[[], scheduled.Scheduled | None] = lambda: None
+    """Gives the same if it is there: where it is not, it has nothing to say."""
     model: chat.Chat | None = None
     """The model that reads conversations; None where nothing would ask it."""
     usage: usage.Noting | None = None

@@ -401,10 +401,10 @@ def _prompts(settings: config.Config | None) -> Iterator[Finding]:
     """Look whether the person's own prompts are used."""
     if settings is None or not settings.prompts.is_dir():
         return
-    from everosd import strategies
+    from everosd import faculties
     from everosd.models import prompt
 
-    for error in prompt.problems((settings.prompts,), strategies.FOLDERS):
+    for error in prompt.problems((settings.prompts,), faculties.FOLDERS):
         yield Finding(level="warn", about="prompts", text=str(error), hint=error.hint)
 
 

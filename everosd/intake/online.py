@@ -383,6 +383,11 @@ class Intake:
             self._n_asking -= 1
             self._asked_s = self._clock.monotonic_s()
 
+    @property
+    def is_used(self) -> bool:
+        """Whether anything was asked since the start, or is left from before it."""
+        return self._n_asking > 0 or self._asked_s > float("-inf") or self.n_left() > 0
+
     def is_asked(self) -> bool:
         """Tell whether somebody waits for an answer just now."""
         return self._n_asking > 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import AsyncIterator, Callable
 
 import structlog
@@ -46,11 +45,6 @@ class Scheduled:
         """
         self.passes, self.alarms = passes, alarms
         self._desk, self._settings, self._wanted, self._removals = parts, settings, wanted, removals
-
-    def zones(self) -> tuple[dt.tzinfo, ...]:
-        """Return the zones of all owners."""
-        settings = self._settings()
-        return (settings.memory.zone, *(settings.zone_of(owner_id) for owner_id, _ in settings.owners))
 
     async def recover(self) -> str:
         """Finish what was being removed for good, and say so, and read which passes were stopped before this start.

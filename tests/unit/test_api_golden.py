@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from everosd import strategies
+from everosd import faculties
 
 if TYPE_CHECKING:
     from tests.unit.conftest import Door, Open, Said
 
-assert strategies.PROMPTS.is_dir()  # imported here: it takes a while, which a first request would seem to
+assert faculties.PROMPTS.is_dir()  # imported here: it takes a while, which a first request would seem to
 GOLDEN = Path(__file__).parents[1] / "golden" / "http"
 IS_WRITING = bool(os.environ.get("EVEROSD_WRITE_GOLDEN"))
 """Set it to write the transcripts anew; then read the diff."""

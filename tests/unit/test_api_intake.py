@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from everosd import strategies, types
+from everosd import faculties, types
 from everosd.cascade import apply
 from everosd.intake import session
 from everosd.log import layout
@@ -19,7 +19,7 @@ from everosd.log import layout
 if TYPE_CHECKING:
     from tests.unit.conftest import Door, Open
 
-assert strategies.PROMPTS.is_dir()  # imported here: it takes a while, which a first request would seem to
+assert faculties.PROMPTS.is_dir()  # imported here: it takes a while, which a first request would seem to
 V1 = "/api/v1"
 T0 = 1_772_445_600_000
 OWNER = types.Owner(app="default", project="default", type="session", id="s")

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 import structlog
 
-from everosd import clock, config, daemon, errors, learning, strategies, types
+from everosd import clock, config, daemon, errors, faculties, learning, types
 from everosd.cascade import apply, dirty, rebuild
 from everosd.engine import strategy
 from everosd.index import text
@@ -22,7 +22,7 @@ from everosd.intake import online
 from everosd.intake import session as sessions
 from everosd.log import entry_text
 
-LOADED = (apply, learning, rebuild, strategies, text)
+LOADED = (apply, faculties, learning, rebuild, text)
 """Imported here, because importing them takes longer than anything may hold the loop up."""
 MORNING_US = 1_772_442_000_000_000  # 2026-03-02T09:00:00Z
 
@@ -513,7 +513,7 @@ async def test_what_follows_gives_way_to_requests_but_not_for_ever(tmp_path: Pat
         return ""
 
     async with running(tmp_path) as node:
-        polite = strategies._polite(run, intake(node).give_way)
+        polite = faculties._polite(run, intake(node).give_way)
         event = strategy.Event(topic="episode_written", owner=user(), subject="ep_20260302_00000001")
         with intake(node)._asking():
             waiting = asyncio.ensure_future(polite(event))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from everosd import config, strategies
+from everosd import config, faculties
 from everosd.lifecycle import decisions, memory, outcome, promote, remember, summarize, update
 from everosd.log import kind
 from everosd.models import chat, prompt
@@ -463,7 +463,7 @@ async def test_Z04_orders_in_a_memory_change_nothing_in_a_pass_of_all_five(
 
 def test_a_person_can_have_prompts_of_their_own(tmp_path: Path) -> None:
     """They are among those that `everosd doctor` knows, versioned, and one in the person's folder stands in."""
-    assert summarize.PROMPTS in strategies.FOLDERS
+    assert summarize.PROMPTS in faculties.FOLDERS
     assert {1} == {one.version for one in PROMPTS.values()}
     ours = (summarize.PROMPTS / "summarize.md").read_text()
     (tmp_path / "summarize.md").write_text(ours.replace("version: 1", "version: 7"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from everosd import clock, config, strategies
+from everosd import clock, config, faculties
 from everosd.intake import message, opinion
 from everosd.models import chat, prompt
 from tests import chat_stub
@@ -33,7 +33,7 @@ async def test_an_end_is_where_the_model_says_so_and_never_behind_the_last_messa
         stub.script(opinion.NAME, {"last_message": answer})
         model = chat.Chat(_settings(stub.url), clock.SystemClock())
         asked_for = opinion.Opinion(
-            model, lambda name: prompt.load(name, (tmp_path, strategies.PROMPTS)), lambda: dt.UTC
+            model, lambda name: prompt.load(name, (tmp_path, faculties.PROMPTS)), lambda: dt.UTC
         )
         found = await asked_for.end(messages(n_messages))
         await model.close()

@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
-from everosd import clock, config, daemon, types
+from everosd import clock, config, daemon, strategies, types
+from everosd.intake import online
+from everosd.lifecycle import scheduled
 from everosd.reflection import merges, reflect, source
 from tests import open_root, reflecting
 
@@ -117,3 +120,62 @@ async def test_switched_on_it_runs_by_itself_on_monday_at_two(tmp_path: Path) ->
         assert last is not None
         assert ("cron", "success", "1 cluster consolidated (3 fragments)") == (last.trigger, last.status, last.result)
         await until(lambda: desk.status().next_fire_time == "2026-03-16T02:00:00+00:00")
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until something holds."""
+    async with asyncio.timeout(20):
+        while not holds():  # noqa: ASYNC110  # several parts decide
+            await asyncio.sleep(0.01)
+
+
+async def test_every_strategy_that_something_fires_does_something(tmp_path: Path) -> None:
+    """What fires a strategy stands in one table and what it does in another: both have the same names."""
+    settings = await asyncio.to_thread(config.load, tmp_path, {"EVEROS_EMBEDDING__MODEL": "none"})
+    async with daemon.open_node(settings, clock.SystemClock(), learns=True) as node:
+        assert node.learning is not None
+        made = await node.learning.strategies.get()
+        names = [one.name for one in strategies.EVENTS]
+        assert names == list(made.strategies)
+        assert [reflect.NAME, scheduled.NAME] == [strategies.REFLECTION, strategies.LIFECYCLE]
+        assert {*names, reflect.NAME, scheduled.NAME} <= {one.name for one in node.learning.engine.status()}
+        assert made is await node.learning.strategies.get()
+
+
+async def test_on_an_empty_root_the_clock_is_kept_and_nothing_is_made_before_it_strikes(tmp_path: Path) -> None:
+    """What reads and consolidates takes 8 MB and half a second: none of it is there, and the cron is shown and fires."""
+    (tmp_path / "ome.toml").write_text("[strategies.reflect_episodes]\nenabled = true\n")
+    settings = await asyncio.to_thread(config.load, tmp_path, {"EVEROS_EMBEDDING__MODEL": "none"})
+    time = Moved(dt.datetime(2026, 3, 9, 1, 30, tzinfo=dt.UTC))
+    async with daemon.open_node(settings, time, learns=True) as node:
+        learning = node.learning
+        assert learning is not None
+        learning.engine.keeps_time = True
+        await learning.engine.is_ready.wait()
+        desk = learning.engine._timed[reflect.NAME]
+        await until(lambda: desk.status().next_fire_time is not None and desk._is_recovered.is_set())
+        assert "2026-03-09T02:00:00+00:00" == desk.status().next_fire_time
+        assert learning.strategies.made is None
+        time.move(dt.datetime(2026, 3, 9, 2, tzinfo=dt.UTC))
+        desk.wake()
+        await until(lambda: desk.last_run is not None)
+        assert desk.last_run is not None
+        assert ("cron", "success") == (desk.last_run.trigger, desk.last_run.status)
+
+
+@pytest.mark.parametrize("by", ["file", "message"])
+async def test_the_first_file_or_message_has_what_reads_made(tmp_path: Path, by: str) -> None:
+    """Whoever needs it next hardly waits for it: it is made beside, before anybody asks for an extraction."""
+    settings = await asyncio.to_thread(config.load, tmp_path, {"EVEROS_EMBEDDING__MODEL": "none"})
+    async with daemon.open_node(settings, clock.SystemClock(), learns=True) as node:
+        assert node.learning is not None
+        await node.learning.engine.is_ready.wait()
+        assert node.learning.strategies.made is None
+        if by == "file":
+            await open_root.Root(path=tmp_path, node=node).episode(OWNER, "The boat is blue.")
+        else:
+            session = msgspec.structs.replace(OWNER, type="session", id="s_1")
+            said = online.Given(sender_id="mara", role="user", timestamp_us=1_772_000_000_000_000, index=0, text="Hi.")
+            assert "accumulated" == (await node.learning.intake.add(session, [said], task_id="t")).status
+        later = node.learning.strategies
+        await until(lambda: later.made is not None)
