@@ -109,6 +109,14 @@ class Lifecycle:
             else lifecycle_schema.StoppedItem(
                 reason=stopped.reason, affected=stopped.affected, total=stopped.total, share=stopped.share
             ),
+            written=tuple(
+                lifecycle_schema.WrittenItem(
+                    action=one.action,
+                    id=types.public_id(found.owner.id, one.entry_id),
+                    sources=tuple(types.public_id(found.owner.id, each) for each in one.sources),
+                )
+                for one in found.written
+            ),
         )
 
     # -- what was put away -----------------------------------------------------------------------------------------

@@ -109,6 +109,17 @@ class StoppedItem(msgspec.Struct, frozen=True, kw_only=True):
     share: float
 
 
+class WrittenItem(msgspec.Struct, frozen=True, kw_only=True):
+    """A memory that the call wrote, updated or finished."""
+
+    action: str
+    """`summarize` or `promote`."""
+    id: str
+    """Public id."""
+    sources: tuple[str, ...]
+    """Public ids of the candidates that went into it, the oldest first."""
+
+
 class ReflectData(msgspec.Struct, frozen=True, kw_only=True):
     """Answer of POST memory/reflect."""
 
@@ -121,6 +132,8 @@ class ReflectData(msgspec.Struct, frozen=True, kw_only=True):
     audit_ids: tuple[str, ...]
     """Public ids of the rows in `.lifecycle/`, that of the call itself last."""
     stopped: StoppedItem | None = None
+    written: tuple[WrittenItem, ...] = ()
+    """Summaries and promotions; of a dry run: none."""
 
 
 class LifecycleQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping
+from typing import cast
 
 from everosd.cli import show
 
@@ -24,9 +25,9 @@ Titles = Mapping[str, str]
 
 
 def listed(data: show.Body, *, full: bool) -> Iterator[str]:
-    """Yield the ids of the memories that are named, each once."""
+    """Yield the ids of the memories that are named, each once: those that were written first."""
     found = [one for each in show.rows(data, "actions") for part in _parts(each, full=full) for one in part]
-    yield from dict.fromkeys(str(one.get("id")) for one in found)
+    yield from dict.fromkeys(str(one.get("id")) for one in (*show.rows(data, "written"), *found))
 
 
 def told(data: show.Body, titles: Titles, *, full: bool) -> Iterator[str]:
@@ -34,8 +35,12 @@ def told(data: show.Body, titles: Titles, *, full: bool) -> Iterator[str]:
     is_dry = bool(data.get("dry_run"))
     for each in show.rows(data, "actions"):
         yield _head(each, is_dry=is_dry)
-        for part in _parts(each, full=full):
-            yield from _table(part, titles)
+        applied, skipped = _parts(each, full=full)
+        yield from _table(applied, titles)
+        yield from _written(
+            [one for one in show.rows(data, "written") if one.get("action") == each.get("action")], titles
+        )
+        yield from _table(skipped, titles)
         yield from _rest(each, full=full)
     if stopped := show.section(data, "stopped"):
         yield f"STOPPED: {stopped.get('reason')}"
@@ -89,9 +94,20 @@ def _table(found: list[show.Body], titles: Titles) -> Iterator[str]:
     changes = [_change(one) for one in found]
     width = max((len(one) for one in changes), default=0)
     for one, change in zip(found, changes, strict=True):
-        title = textwrap.shorten(titles.get(str(one.get("id"))) or "(no title)", TITLE, placeholder=" …")
-        yield f"  {title:<{TITLE}}  {change:<{width}}  {one.get('reason')}".rstrip()
+        yield f"  {_title(one, titles):<{TITLE}}  {change:<{width}}  {one.get('reason')}".rstrip()
         yield f"    {one.get('id')}"
+
+
+def _written(found: list[show.Body], titles: Titles) -> Iterator[str]:
+    """Yield the memories that came of it: what about, made of how many, and the id that shows, changes or forgets it."""
+    for one in found:
+        n = len(cast("list[object]", one.get("sources") or []))
+        yield f"  {_title(one, titles):<{TITLE}}  ← {show.count(n, 'memory')}"
+        yield f"    {one.get('id')}"
+
+
+def _title(one: show.Body, titles: Titles) -> str:
+    return textwrap.shorten(titles.get(str(one.get("id"))) or "(no title)", TITLE, placeholder=" …")
 
 
 def _change(one: show.Body) -> str:

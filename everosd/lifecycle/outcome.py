@@ -48,6 +48,15 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
     """Why the action did nothing at all; empty: it was not so."""
 
 
+class Written(msgspec.Struct, frozen=True, kw_only=True):
+    """A summary or a promotion that a pass wrote, updated or finished."""
+
+    action: decisions.Action
+    entry_id: str
+    sources: tuple[str, ...]
+    """Entry ids of the memories that the pass took into it, the oldest first."""
+
+
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """What a call did, or would do."""
 
@@ -60,6 +69,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     audit_ids: tuple[types.EntryId, ...] = ()
     """Of the rows that were written, the call's own last."""
     stopped: guard.Stopped | None = None
+    written: tuple[Written, ...] = ()
+    """In the order in which they were written; of a dry run: none."""
 
     @property
     def n_applied(self) -> int:

@@ -154,6 +154,7 @@ class _Pass:
         self._uses = uses
         self._audit_ids: list[types.EntryId] = []
         self._has_changed = False
+        self._written: list[outcome.Written] = []
         self._past: dict[str, past.Past] = {}
 
     async def run(self, owner: types.Owner, wanted: outcome.Wanted, min_group_size: int) -> outcome.Result:
@@ -193,6 +194,7 @@ class _Pass:
             actions=tuple(done[action] for action in asked),
             audit_ids=tuple(self._audit_ids),
             stopped=stopped,
+            written=tuple(self._written),
         )
 
     # -- summarize and promote -------------------------------------------------------------------------------------
@@ -212,6 +214,11 @@ class _Pass:
             applied = await step.apply()
             made += applied.decisions
             self._audit_ids += applied.audit_ids
+            sources = tuple(one.id for one in applied.decisions if one.decision == "apply")
+            self._written += [
+                outcome.Written(action=action, entry_id=one, sources=sources)
+                for one in dict.fromkeys((*applied.written, *applied.superseded.values()))
+            ]
             self._has_changed |= bool(applied.written or applied.superseded)
             state.supersede(applied.superseded)
         return _done(action, [*made, *plan.skipped], n_more=0, n_left=0, limit=call.limit)

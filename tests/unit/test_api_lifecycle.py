@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from everosd.cli import decided
+
 if TYPE_CHECKING:
     from tests.unit.conftest import Door, Open
 
@@ -85,6 +87,24 @@ async def test_reflect_shows_every_decision_and_does_it(open_door: Open) -> None
         assert (1 + 2 + 2 + 1) == len(real["audit_ids"])
         again = await reflect(door, actions=["decay", "archive"])
         assert [0, 0] == [one["counts"]["apply"] for one in again["actions"]]
+
+
+async def test_what_was_written_is_named_with_what_went_into_it(open_door: Open) -> None:
+    """A promotion has its id beside the decisions, and the command shows it; a dry run has none to name."""
+    files = log_of(*(memory(nth, "episodic", 0.1 * nth, "The gate was locked.", importance="0.8") for nth in (3, 2, 1)))
+    async with open_door(files, learns=True) as door:
+        dry = await reflect(door, actions=["promote"], dry_run=True)
+        real = await reflect(door, actions=["promote"])
+        (written,) = real["written"]
+        entry = await door.entry(written["id"])
+    ids = [f"mara_mem_20260101_{nth:08}" for nth in (3, 2, 1)]
+    assert ([], "promote", ids) == (dry["written"], written["action"], written["sources"])
+    assert ("semantic", "The gate was locked.") == (entry["memory_type"], entry["content"])
+    assert {written["id"], *ids} == set(decided.listed(real, full=False))
+    said = list(decided.told(real, {written["id"]: "The gate"}, full=False))
+    at = said.index(f"    {written['id']}")
+    assert "  The gate                              ← 3 memories" == said[at - 1]
+    assert not any("←" in line for line in decided.told(dry, {}, full=False))
 
 
 REFUSED: tuple[tuple[dict[str, object], str], ...] = (

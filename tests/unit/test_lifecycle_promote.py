@@ -127,6 +127,7 @@ async def test_R09_what_clearly_passes_is_promoted_and_a_dry_run_says_the_same(l
     assert dry.actions == real.actions
     assert sorted(ids) == sorted(governed.applied(real, "promote"))
     (fact,) = await facts(life)
+    assert [("promote", fact.entry_id, tuple(ids))] == [msgspec.structs.astuple(one) for one in real.written]
     assert ("semantic", "notes", "active") == (fact.memory_type, fact.path, fact.status)
     assert (0.8, 0.9) == (fact.importance, fact.confidence)
     assert (FACT, tuple(ids)) == (await seen(life, fact.entry_id))[1:]
@@ -331,6 +332,7 @@ async def test_a_pass_cut_off_between_the_fact_and_the_rows_is_finished_by_the_n
     dry = await life.reflect("promote", is_dry_run=True)
     real = await life.reflect("promote")
     assert dry.actions == real.actions
+    assert [(fact.entry_id, tuple(ids[1:]))] == [(one.entry_id, one.sources) for one in real.written]
     assert ids[1:] == governed.applied(real, "promote")
     assert [fact.entry_id] == [one.entry_id for one in await facts(life)]
     assert {"superseded"} == {(await life.look(one)).status for one in ids}

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from everosd import config, faculties
@@ -105,6 +106,7 @@ async def test_a_group_becomes_a_semantic_memory_with_its_sources_and_their_rang
     found = await life.reflect("summarize")
     assert ids == governed.applied(found, "summarize")
     ((record, seen),) = await summaries(life)
+    assert [("summarize", record.entry_id, tuple(ids))] == [msgspec.structs.astuple(one) for one in found.written]
     assert ("semantic", "reflections/episodic", "active") == (record.memory_type, record.path, record.status)
     assert ("A red bicycle", GOOD, tuple(ids)) == (seen.subject, seen.content, seen.sources)
     moments = [dt.datetime.fromisoformat(one) for one in (seen.occurred_from, seen.occurred_to)]
@@ -146,6 +148,7 @@ async def test_more_sources_of_the_day_update_the_summary_and_keep_its_version(
     found = await life.reflect("summarize", window=window)
     assert 5 == found.n_applied
     ((record, seen),) = await summaries(life)
+    assert [(record.entry_id, tuple(ids))] == [(one.entry_id, one.sources) for one in found.written]
     assert (longer, tuple(ids), 1) == (seen.content, seen.sources, record.n_versions)
 
 
@@ -166,6 +169,7 @@ async def test_a_dry_run_shows_the_summary_and_writes_nothing(life: governed.Lif
     dry = await life.reflect("summarize", is_dry_run=True)
     after = governed.bytes_below(life.root.path)
     assert all(".lifecycle/" in name for name in after if after[name] != before.get(name))
+    assert () == dry.written
     assert dry.actions == (await life.reflect("summarize")).actions
     assert GOOD == governed.decided(dry, "summarize")[-1].after["content"]
 
