@@ -125,6 +125,7 @@ def _api_routes(given: services.Services, work: admin.Admin) -> list[Any]:
         _post("/memory/reflect", passes.reflect),
         _get("/memory/lifecycle", passes.lifecycle),
         _get("/memory/audit", passes.audit),
+        _get("/memory/timeline", answers.timeline),
         _post("/memory/add", takes.add),
         _post("/memory/flush", takes.flush),
         _get("/owners", people.owners),

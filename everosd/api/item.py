@@ -15,6 +15,7 @@ from everosd.index import token
 from everosd.log import entry as log_entry
 from everosd.log import entry_text, layout, view
 from everosd.search import fuse, query
+from everosd.store import memory
 from everosd.store import row as store_row
 
 _PROFILE_SCOPE = frozenset({"id", "type", "file_type", "schema_version", "user_id", "track"})
@@ -80,6 +81,20 @@ class Maker(msgspec.Struct, frozen=True, kw_only=True):
         """Return a skill that a search found."""
         fields = {**self._base(hit.row), **self._agent_skill(hit.row), "score": hit.score}
         return _made(schema.SearchAgentSkillItem, fields | _explained(hit))
+
+    def dated(self, row: store_row.EntryRow) -> schema.TimelineItem:
+        """Return an entry as a timeline shows it."""
+        entry = parsed(row)
+        return schema.TimelineItem(
+            id=public(row),
+            kind=row.kind,
+            memory_type=memory.type_of(row.kind, row.memory_type),
+            path=row.memory_path,
+            session_id=row.session_id or None,
+            timestamp=self.iso(row.timestamp_us),
+            subject=view.title(entry),
+            text=content_of(entry, view.view(entry)),
+        )
 
     def status(self, row: store_row.EntryRow) -> str:
         """Return the status of an entry now: the clock alone makes an active one expired."""

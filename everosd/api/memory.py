@@ -10,7 +10,7 @@ from everosd import errors, types
 from everosd.api import item, lineage, reply, schema, scope, services
 from everosd.api import request as requests
 from everosd.index import where
-from everosd.log import layout
+from everosd.log import layout, view
 from everosd.search import filter as filters
 from everosd.search import query
 from everosd.store import row as store_row
@@ -19,6 +19,9 @@ OwnerTypes = dict[schema.GetMemoryType, types.OwnerType]
 
 OWNER_OF: OwnerTypes = {"episode": "user", "profile": "user", "agent_case": "agent", "agent_skill": "agent"}
 """Which owner each kind of memory/get goes with."""
+
+DATED: dict[types.OwnerType, tuple[str, ...]] = {"user": ("episode", "memory"), "agent": ("agent_case", "memory")}
+"""Kinds of which a timeline is made, of each type of owner: what says when it was."""
 
 N_USED = 10
 """Hits of an answer that count as used, the best ones."""
@@ -98,6 +101,35 @@ class Memory:
         size = sum(len(row.raw) for row in rows)
         data = await _beside_loop(lambda: _page(maker, asked.memory_type, rows, total), size)
         return reply.success(request, data)
+
+    async def timeline(self, request: reply.Request) -> reply.Response:
+        """Answer GET memory/timeline."""
+        reply.called(request, "memory/timeline")
+        asked = requests.decode_query(request.query_params.multi_items(), schema.TimelineQuery)
+        ends = [("e.timestamp_us >= ?", asked.since, "since"), ("e.timestamp_us < ?", asked.until, "until")]
+        given = [(said, self._moment_us(text, name)) for said, text, name in ends if text is not None]
+        owner = await scope.owner_or_only_user(asked, self._given.reader)
+        self._given.search.note_recall(owner)
+        await self._given.cascade.until_shown(owner)
+        rows, total = await self._given.reader.page(
+            owner,
+            DATED[owner.type],
+            where=(" AND ".join(said for said, _ in given), [us for _, us in given]),
+            now_us=self._given.now_us(),
+            descending=asked.order == "desc",
+            limit=asked.limit,
+            offset=asked.offset,
+        )
+        maker = self._maker(has_status=False)
+        items = await _beside_loop(lambda: tuple(map(maker.dated, rows)), sum(len(row.raw) for row in rows))
+        return reply.success(request, schema.TimelineData(items=items, total_count=total))
+
+    def _moment_us(self, text: str, name: str) -> int:
+        found = view.moment_us(text, self._zone)
+        if found is None:
+            message = "expected ISO 8601, as 2026-12-31 or 2026-12-31T18:00:00Z, or milliseconds since 1970"
+            raise errors.RequestError(message, field=name)
+        return found
 
     async def entry(self, request: reply.Request) -> reply.Response:
         """Answer GET entries/{id}."""

@@ -54,6 +54,7 @@ _NAMED: dict[Any, str] = {
     schema.Envelope[recall_schema.RecallData]: "RecallResponse",
     schema.Envelope[recall_schema.ExplainData]: "ExplainResponse",
     schema.Envelope[recall_schema.StatsData]: "StatsResponse",
+    schema.Envelope[schema.TimelineData]: "TimelineResponse",
     lifecycle_schema.ReflectRequest: "ReflectRequest",
     schema.Envelope[lifecycle_schema.ReflectData]: "ReflectResponse",
     schema.Envelope[lifecycle_schema.LifecycleData]: "LifecycleResponse",
@@ -113,6 +114,8 @@ def _api_paths() -> dict[str, object]:
     put_away["parameters"] = _query_parameters(lifecycle_schema.LifecycleQuery)
     audit = _operation("AuditResponse", "What changed memories, and which call did.", (422, 500))
     audit["parameters"] = _query_parameters(lifecycle_schema.AuditQuery)
+    timeline = _operation("TimelineResponse", "What was remembered, in the order of its moments.", (422, 500))
+    timeline["parameters"] = _query_parameters(schema.TimelineQuery)
     figures = _operation("StatsResponse", "How many memories there are, of what kind, and what is due.", (422, 500))
     figures["parameters"] = _query_parameters(recall_schema.StatsQuery)
     recalling = _post("RecallRequest", "RecallResponse", "One text of what matters here.", (413, 422, 500, 503))
@@ -135,6 +138,7 @@ def _api_paths() -> dict[str, object]:
         "/memory/reflect": {"post": passes},
         "/memory/lifecycle": {"get": put_away},
         "/memory/audit": {"get": audit},
+        "/memory/timeline": {"get": timeline},
         "/reflection/reports": {"get": reports},
         "/reflection/rollback": {"post": undo},
         "/entries/{id}": {"get": entry},

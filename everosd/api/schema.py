@@ -185,6 +185,24 @@ class TasksQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     project_id: str = "default"
 
 
+class TimelineQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Query string of GET memory/timeline."""
+
+    since: str | None = None
+    """ISO 8601 (without offset: in `memory.timezone`) or milliseconds since 1970; None: from the beginning."""
+    until: str | None = None
+    """Not included; None: to the end."""
+    order: Literal["asc", "desc"] = "desc"
+    """By moment: `desc` is the newest first."""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=100)] = 50
+    offset: Annotated[int, msgspec.Meta(ge=0, le=2**62)] = 0
+    user_id: OwnerId | None = None
+    """Whose memory; without it and `agent_id` the only user of the scope."""
+    agent_id: OwnerId | None = None
+    app_id: str = "default"
+    project_id: str = "default"
+
+
 class NoQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Query string of a route that takes none."""
 
@@ -477,6 +495,31 @@ class GetData(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Items before paging."""
     count: int = 0
     """Items on this page."""
+
+
+class TimelineItem(msgspec.Struct, frozen=True, kw_only=True):
+    """What was remembered of a moment: an Episode, a typed memory, or a case of an agent."""
+
+    id: str
+    """Public id."""
+    kind: str
+    """`episode`, `memory` or `agent_case`."""
+    memory_type: str
+    """Of Episodes `episodic`; of cases empty."""
+    path: str
+    """Of typed memories; else empty."""
+    session_id: str | None
+    timestamp: str
+    subject: str
+    text: str
+
+
+class TimelineData(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of an owner's timeline: what is active, in the order of its moments."""
+
+    items: tuple[TimelineItem, ...]
+    total_count: int
+    """Items before paging."""
 
 
 class AddResponseData(msgspec.Struct, frozen=True, kw_only=True):

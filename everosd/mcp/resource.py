@@ -45,7 +45,7 @@ RESOURCES = (
         uri=f"{SCHEME}timeline",
         name="timeline",
         title="What happened lately",
-        description=f"The newest {RECENT} Episodes, newest first.",
+        description=f"The newest {RECENT} conversations and memories, newest first.",
     ),
 )
 TEMPLATES = (
@@ -53,7 +53,7 @@ TEMPLATES = (
         uri=f"{SCHEME}timeline/{{date}}",
         name="timeline_of",
         title="What happened then",
-        description="The Episodes of a day (2026-03-02), a month (2026-03) or a year (2026), in order.",
+        description="The conversations and memories of a day (2026-03-02), a month (2026-03) or a year (2026), in order.",
     ),
     Page(
         uri=f"{SCHEME}memory/{{memory_id}}",
@@ -79,8 +79,8 @@ async def read(uri: str, call: tools.Call, asked: backend.Backend) -> str:
     if name == "profile" and not what:
         return await _profile(call, asked)
     if name == "timeline" and not what:
-        body = {"memory_type": "episode", "page_size": RECENT, **call.whose.fields()}
-        return _days("What happened lately", (await _data(asked, "POST", "memory/get", body)).get("episodes") or [])
+        data = await _dated(call, asked, limit=RECENT)
+        return _days("What happened lately", data.get("items") or [])
     if name == "timeline" and (period := _period(what, call.zone)) is not None:
         return await _timeline(what, period, call, asked)
     if name == "memory" and what:
@@ -104,23 +104,21 @@ async def _timeline(
     first, end = period
     found: list[JsonObject] = []
     total = 0
-    for page in range(1, MAX_PAGES + 1):
-        body = {
-            "memory_type": "episode",
-            "page": page,
-            "page_size": PAGE,
-            "sort_order": "asc",
-            "filters": {"timestamp": {"gte": first.isoformat(), "lt": end.isoformat()}},
-            **call.whose.fields(),
-        }
-        data = await _data(asked, "POST", "memory/get", body)
-        found += data.get("episodes") or []
+    ends = {"since": first.isoformat(), "until": end.isoformat()}
+    for page in range(MAX_PAGES):
+        data = await _dated(call, asked, limit=PAGE, offset=page * PAGE, order="asc", **ends)
+        found += data.get("items") or []
         total = int(data.get("total_count") or 0)
-        if len(found) >= total or not data.get("episodes"):
+        if len(found) >= total or not data.get("items"):
             break
     left_out = total - len(found)
     text = _days(what, found)
     return f"{text}\n({left_out} more are left out: ask for a shorter time)\n" if left_out > 0 else text
+
+
+async def _dated(call: tools.Call, asked: backend.Backend, **wanted: str | int) -> JsonObject:
+    query = urllib.parse.urlencode(wanted | call.whose.fields())
+    return await _data(asked, "GET", f"memory/timeline?{query}")
 
 
 async def _memory(what: str, call: tools.Call, asked: backend.Backend) -> str:
@@ -180,26 +178,26 @@ def _period(what: str, zone: dt.tzinfo) -> tuple[dt.datetime, dt.datetime] | Non
     return first, end
 
 
-def _days(title: str, episodes: list[JsonObject]) -> str:
-    """Return Episodes as Markdown, under their days, up to what one answer holds."""
+def _days(title: str, found: list[JsonObject]) -> str:
+    """Return what was remembered as Markdown, under its days, up to what one answer holds."""
     lines = [f"# {title}", ""]
-    if not episodes:
+    if not found:
         return "\n".join([*lines, "Nothing is remembered.", ""])
     day, n_chars = "", 0
-    for nth, one in enumerate(episodes):
+    for nth, one in enumerate(found):
         moment = str(one.get("timestamp", ""))
         if moment[:10] != day:
             day = moment[:10]
             lines += [f"## {day}", ""]
-        text = str(one.get("episode", ""))
+        text = str(one.get("text", ""))
         n_chars += len(text) + 200
         if n_chars > shape.MAX_BYTES // 2:
-            lines += [f"({len(episodes) - nth} more are left out: ask for a shorter time)", ""]
+            lines += [f"({len(found) - nth} more are left out: ask for a shorter time)", ""]
             break
         lines += [
             f"### {moment[11:16]} {one.get('subject') or one.get('id')}",
             "",
-            f"id: {one.get('id')}",
+            f"id: {one.get('id')}" + (f" ({one.get('memory_type')}, {one['path']})" if one.get("path") else ""),
             "",
             text,
             "",

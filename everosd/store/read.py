@@ -127,7 +127,7 @@ class Reader:
     async def page(
         self,
         owner: types.Owner,
-        kind: str,
+        kind: str | Sequence[str],
         *,
         where: tuple[str, Sequence[object]] = ("", ()),
         statuses: Sequence[str] = ("active",),
@@ -137,16 +137,18 @@ class Reader:
         limit: int,
         offset: int = 0,
     ) -> tuple[list[row.EntryRow], int]:
-        """Return one page of an owner's live entries of a kind, and how many there are in all.
+        """Return one page of an owner's live entries of a kind, or of several, and how many there are in all.
 
         `where` is SQL on the alias `e` with its parameters. An entry past its `expires_at` counts as `expired`.
         """
         effective = "CASE WHEN e.status = 'active' AND e.expires_us <= ? THEN 'expired' ELSE e.status END"
+        kinds = (kind,) if isinstance(kind, str) else tuple(kind)
         condition = (
-            "e.app = ? AND e.project = ? AND e.owner_type = ? AND e.owner_id = ? AND e.kind = ? AND e.is_shadowed = 0"
+            "e.app = ? AND e.project = ? AND e.owner_type = ? AND e.owner_id = ?"
+            f" AND e.kind IN ({', '.join('?' * len(kinds))}) AND e.is_shadowed = 0"
             f" AND {effective} IN ({', '.join('?' * len(statuses))})" + (f" AND ({where[0]})" if where[0] else "")
         )
-        values = (owner.app, owner.project, owner.type, owner.id, kind, now_us, *statuses, *where[1])
+        values = (owner.app, owner.project, owner.type, owner.id, *kinds, now_us, *statuses, *where[1])
         total = await self._all(f"SELECT count(*) FROM entries e WHERE {condition}", values)  # noqa: S608  # our own columns
         direction = "DESC" if descending else "ASC"
         found = await self._all(

@@ -198,13 +198,13 @@ async def test_Z03_an_owner_that_cannot_be_told_is_an_error() -> None:
 
 
 def page(asked: mcp_backend.Table, *episodes: dict[str, object]) -> None:
-    """Have the routes give Episodes."""
-    asked.answers["/api/v1/memory/get"] = {"episodes": list(episodes), "profiles": [], "total_count": len(episodes)}
+    """Have the routes give what was remembered, as it is dated."""
+    asked.answers["/api/v1/memory/timeline"] = {"items": list(episodes), "total_count": len(episodes)}
 
 
 def episode(number: int, at: str = "2026-03-02T09:00:00+01:00", text: str = "We met.") -> dict[str, object]:
     """Return an Episode as the route gives it."""
-    return {"id": f"mara_ep_20260302_{number:08}", "timestamp": at, "subject": f"About {number}", "episode": text}
+    return {"id": f"mara_ep_20260302_{number:08}", "timestamp": at, "subject": f"About {number}", "text": text}
 
 
 @pytest.mark.parametrize(
@@ -219,12 +219,13 @@ def episode(number: int, at: str = "2026-03-02T09:00:00+01:00", text: str = "We 
 async def test_a_timeline_is_a_day_a_month_or_a_year(date: str, first: str, end: str) -> None:
     """Its edges are midnights of the memory's zone."""
     asked = mcp_backend.Table("mara")
-    page(asked, episode(1), episode(2, at="2026-03-03T10:30:00+01:00"))
+    filed = {"memory_type": "semantic", "path": "projects/atlas"}
+    page(asked, episode(1), episode(2, at="2026-03-03T10:30:00+01:00") | filed)
     text = await resource.read(f"everosd://timeline/{date}", CALL, asked)
-    assert {"timestamp": {"gte": first, "lt": end}} == asked.last.body["filters"]
-    assert "mara" == asked.last.body["user_id"]
+    wanted = dict(urllib.parse.parse_qsl(asked.last.query))
+    assert (first, end, "asc", "mara") == tuple(wanted[name] for name in ("since", "until", "order", "user_id"))
     assert "## 2026-03-02" in text
-    assert "### 10:30 About 2" in text
+    assert "### 10:30 About 2\n\nid: mara_ep_20260302_00000002 (semantic, projects/atlas)\n\nWe met." in text
 
 
 @pytest.mark.parametrize(
