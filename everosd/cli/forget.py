@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, cast
 
+import msgspec
 import typer
 
 from everosd import config, types
@@ -30,9 +31,16 @@ def forget(
     root: asking.Root = None,
     owner: Annotated[
         str | None,
-        typer.Option("--owner", metavar="ID", help="Instead: everything of this person, for good.", show_default=False),
+        typer.Option(
+            "--owner",
+            metavar="ID",
+            help="Instead: everything of this person, for good. The same as --everything --user.",
+            show_default=False,
+        ),
     ] = None,
-    agent: Annotated[bool, typer.Option("--agent", help="It is an agent's, not a person's.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--everything", help="With --user or --agent: all that is theirs, for good.")
+    ] = False,
     hard: Annotated[bool, typer.Option("--hard", help="With ID: remove it from the files, for good.")] = False,
     redact: Annotated[
         bool, typer.Option("--redact", help="With ID: remove its text, for good; the entry stays.")
@@ -47,6 +55,7 @@ def forget(
         str, typer.Option("--reason", metavar="TEXT", help="Why; goes into the log.", show_default=False)
     ] = "",
     user: whose.User = None,
+    agent: whose.Agent = None,
     app: asking.App = "default",
     project: asking.Project = "default",
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for the id to be typed once more.")] = False,
@@ -55,26 +64,24 @@ def forget(
     """Forget one memory, or everything of a person or an agent.
 
     One memory is hidden and can be restored; --redact and --hard remove text for good, wherever it went, and say what would go first.
-    With --owner all files, messages and all that was derived from them are removed. What others remember stays, and is named.
+    With --owner or --everything all files, messages and what was derived from them are removed. What others remember stays, and is named.
     Typing the same again finishes what was interrupted.
     """
     where = config.root_path(root)
     root_folder.require(where)
-    if (id_ is None) == (owner is None):
+    if (id_ is not None) + (owner is not None) + everything != 1:
         asking.refuse(
             "say what is to be forgotten: the id of a memory, or --owner",
             "everosd forget mara_mem_20260302_00000001, or everosd forget --owner mara",
         )
-    if id_ is None and (hard or redact or replacement is not None or reason or user is not None):
-        asking.refuse(
-            "--hard, --redact, --replacement, --reason and --user go with the id of a memory", "leave them out"
-        )
-    if owner is not None:
-        _forget_owner(where, owner, agent=agent, app=app, project=project, yes=yes, as_json=as_json)
+    if id_ is None and (hard or redact or replacement is not None or reason):
+        asking.refuse("--hard, --redact, --replacement and --reason go with the id of a memory", "leave them out")
+    given = whose.Whose(user=user, agent=agent, app=app, project=project)
+    if id_ is None:
+        _forget_owner(where, _all_of(owner, given), yes=yes, as_json=as_json)
         return
     mode = _mode(hard=hard, redact=redact, has_replacement=replacement is not None)
-    known = types.nfc(asking.legible(str(id_)))
-    given = whose.Whose(user=user, agent=_agent_of(known) if agent else None, app=app, project=project)
+    known = types.nfc(asking.legible(id_))
     body: dict[str, object] = {"memory_id": known, "reason": asking.legible(reason), **given.fields()}
     body["mode"] = mode
     if replacement is not None:
@@ -107,14 +114,17 @@ def _mode(*, hard: bool, redact: bool, has_replacement: bool) -> str:
     return "hard_delete" if hard else "redact" if redact else "soft_delete"
 
 
-def _agent_of(public_id: str) -> str:
-    """Return whose a memory of an agent is, by its public id."""
-    parts = types.parse_public_id(public_id)
-    if parts is None:
+def _all_of(owner: str | None, given: whose.Whose) -> whose.Whose:
+    """Return of whom everything is to be removed: nobody whom nobody has named."""
+    if owner is None:
+        if given.user is None and given.agent is None:
+            asking.refuse("--everything needs to be told of whom", "add --user ID or --agent ID")
+        return given
+    if given.user is not None or given.agent is not None:
         asking.refuse(
-            "--agent needs the id as search shows it, with the agent's own before it", "everosd search --agent ID …"
+            "--owner names a person by itself", "leave --user and --agent out; of an agent: --everything --agent ID"
         )
-    return parts.owner_id
+    return msgspec.structs.replace(given, user=owner)
 
 
 def _what_would_go(root: Path, body: dict[str, object]) -> str:
@@ -128,18 +138,15 @@ def _what_would_go(root: Path, body: dict[str, object]) -> str:
     return f"{body['memory_id']} is removed, for good"
 
 
-def _forget_owner(where: Path, owner: str, *, agent: bool, app: str, project: str, yes: bool, as_json: bool) -> None:
+def _forget_owner(where: Path, given: whose.Whose, *, yes: bool, as_json: bool) -> None:
     """Remove everything of a person or an agent."""
-    known = types.nfc(asking.legible(owner))
-    kind = "agent" if agent else "user"
+    fields = given.fields()
+    kind = "user" if given.agent is None else "agent"
+    known = types.nfc(fields[f"{kind}_id"])
     if not yes:
-        _confirm(f"everything of {kind} {known} in app {app}, project {project} of {where} is removed, for good", known)
-    body = {
-        f"{kind}_id": known,
-        "app_id": asking.legible(app),
-        "project_id": asking.legible(project),
-        "confirm": known,
-    }
+        place = f"app {given.app}, project {given.project} of {where}"
+        _confirm(f"everything of {kind} {known} in {place} is removed, for good", known)
+    body = {**fields, f"{kind}_id": known, "confirm": known}
     result, took_s = asking.work(where, "forget", "forgetting", body)
     left = cast("list[str]", result.get("left") or [])
     if as_json:

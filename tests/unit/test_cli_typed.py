@@ -217,9 +217,47 @@ def test_nobody_at_the_terminal_confirms_nothing(asked: Callable[[Answer], list[
     assert [] == seen
     assert 1 == run("forget", MEMORY).exit_code
     assert {"mode": "soft_delete", "confirm": False}.items() <= sent(seen[-1]).items()
-    run("forget", "bot_mem_20260302_00000001", "--agent", "--redact", "--replacement", "gone", "--yes")
+    run("forget", "bot_mem_20260302_00000001", "--agent", "bot", "--redact", "--replacement", "gone", "--yes")
     expected = {"mode": "redact", "confirm": True, "agent_id": "bot", "replacement_content": "gone"}
     assert expected.items() <= sent(seen[-1]).items()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--owner", "mara"), {"user_id": "mara"}),
+        (("--everything", "--user", "mara"), {"user_id": "mara"}),
+        (("--everything", "--agent", "bot", "--app", "work"), {"agent_id": "bot"}),
+        (("--everything",), "told of whom"),
+        (("--owner", "mara", "--agent", "bot"), "names a person"),
+        (("--owner", "mara", "--everything"), "say what is to be forgotten"),
+        (("--agent", "bot"), "say what is to be forgotten"),
+        ((MEMORY, "--everything", "--user", "mara"), "say what is to be forgotten"),
+        (("--everything", "--user", "mara", "--agent", "bot"), "exclude each other"),
+        (("--everything", "--agent", "bot", "--hard"), "go with the id of a memory"),
+    ],
+)
+def test_whose_memory_is_forgotten_is_said_as_everywhere(
+    root: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], expected: dict[str, str] | str
+) -> None:
+    """`--user ID` and `--agent ID`, of one memory or of all there is; nobody is forgotten whom nobody has named."""
+    seen: list[dict[str, str]] = []
+
+    def work(_root: Path, _name: str, _title: str, body: dict[str, str]) -> tuple[dict[str, object], float]:
+        seen.append(body)
+        return {}, 0.0
+
+    monkeypatch.setattr(asking, "work", work)
+    done = run("forget", *arguments, "--yes")
+    if isinstance(expected, str):
+        assert isinstance(done.exception, errors.RequestError)
+        assert expected in str(done.exception)
+        assert [] == seen
+        return
+    (body,) = seen
+    assert root.is_dir()
+    assert expected == {name: body[name] for name in ("user_id", "agent_id") if name in body}
+    assert [body["confirm"]] == list(expected.values())
 
 
 @pytest.mark.parametrize(
