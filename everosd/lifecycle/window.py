@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
 from collections.abc import Callable
 
 from everosd import clock, errors
+from everosd.index import where
 from everosd.lifecycle import decisions
 from everosd.store import lifecycle as store
 
@@ -33,9 +33,9 @@ def of(
 
 
 def fits(filters: decisions.Filters) -> Callable[[store.Record], bool]:
-    """Return whether a memory is one that the filters mean; patterns are those of `store.lifecycle`."""
+    """Return whether a memory is one that the filters mean; a pattern means what it means to a search."""
     wanted = [
-        (name, _pattern(pattern))
+        (name, where.fitting(pattern))
         for name, pattern in (
             ("bucket", filters.bucket),
             ("scope", filters.scope),
@@ -46,8 +46,4 @@ def fits(filters: decisions.Filters) -> Callable[[store.Record], bool]:
     ]
     if not wanted:
         return lambda _: True
-    return lambda record: all(pattern.fullmatch(getattr(record, name)) for name, pattern in wanted)
-
-
-def _pattern(text: str) -> re.Pattern[str]:
-    return re.compile("".join(".*" if each == "%" else re.escape(each) for each in text), re.DOTALL)
+    return lambda record: all(is_fit(getattr(record, name)) for name, is_fit in wanted)

@@ -261,6 +261,8 @@ def match(column: str, pattern: str) -> tuple[str, tuple[str, ...]]:
         return "", ()
     if "%" not in pattern:
         return f"{column} = ?", (pattern,)
+    if "\0" in pattern:  # where a pattern ends for SQLite, and nothing that is read from a file has one
+        return "0", ()
     # GLOB and not LIKE: `Atlas` and `atlas` are two, and `_` is itself.
     glob = "".join("*" if each == "%" else f"[{each}]" if each in "*?[" else each for each in pattern)
     return f"{column} GLOB ?", (glob,)
