@@ -377,8 +377,8 @@ class Ingest:
             self.problems.healed(path, report.describe())
         elif _is_log(read):
             self._taken_out[path] = frozenset(report.meant)
-        else:
-            # Nothing of the daemon's is missing: the save counts as it stands, old stamp and all.
+        if not (report.is_file_changed or _is_log(read)):
+            # Nothing of the daemon's is missing, or the person's text has taken its place: looked at once more, it would be again.
             self._as_meant[path] = read.found.digest
 
     # -- what is gone ----------------------------------------------------------------------------------------------

@@ -113,7 +113,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     def __bool__(self) -> bool:
         """Tell whether there was anything to do."""
-        return bool(self.restored or self.updated or self.removed or self.deprecated or self.conflicts)
+        return self.is_file_changed or bool(self.conflicts)
+
+    @property
+    def is_file_changed(self) -> bool:
+        """Whether the file is another one now; else the save stands as it was made, old stamp and all."""
+        return bool(self.restored or self.updated or self.removed or self.deprecated)
 
     def describe(self) -> str:
         """Say what happened and what to do if it was not wanted."""

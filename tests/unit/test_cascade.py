@@ -14,12 +14,14 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import structlog
 
 from everosd import config, daemon, errors, types
 from everosd.cascade import grown, reading, rebuild, verify
 from everosd.log import entry as entries
+from everosd.log import entry_text
 from everosd.search import query
 from tests import effort, fast_clock, open_root
 
@@ -382,6 +384,37 @@ async def test_C02_a_stale_buffer_saved_over_daemon_entries_gets_them_back(root:
             len(await found(node, "first")),
         )
         assert "healed" in {problem.kind for problem in node.cascade.status().problems}
+
+
+async def test_C02_a_stale_buffer_over_an_entry_that_both_changed_is_found_as_the_person_saved_it(root: Path) -> None:
+    """Nothing has to be put back, so the save stands as it is: read once, told once, and so for each later one."""
+    async with opened(root) as node:
+        (key,) = await node.cascade.writer.append(
+            owner(), "episode", [entries.Draft(fields={}, sections=(("Content", "first"),))], date="2026-03-02"
+        )
+        await caught_up(node)
+        buffer = file(root).read_text()
+        await node.cascade.writer.update(
+            types.RelPath(file(root).relative_to(root).as_posix()),
+            key,
+            lambda one: msgspec.structs.replace(one, sections=(("Content", "second"),)),
+        )
+        await caught_up(node)
+        for word in ("plum", "cherry"):
+            file(root).write_text(buffer.replace("first", word))
+            await caught_up(node)
+            assert [1, 0, 0] == [len(await found(node, each)) for each in (word, "second", "first")]
+            assert word in file(root).read_text()
+        rows = await node.reader.page(owner(), "lifecycle", now_us=0, descending=False, limit=10)
+        assert [("conflict", key)] == [
+            (one.fields["action"], one.fields["target"])
+            for one in (entry_text.read(row.kind, row.entry_id, row.raw) for row in rows[0])
+        ]
+        assert "healed" in {problem.kind for problem in node.cascade.status().problems}
+        report = await verify.verify(node.cascade)
+        assert report.is_clean, report.differences
+    async with opened(root) as node:
+        assert 1 == len(await found(node, "cherry"))
 
 
 async def messages(node: daemon.Node, *texts: str) -> Path:
