@@ -19,7 +19,7 @@ from everosd.engine import engine as engines
 from everosd.engine import strategy as strategies
 from everosd.engine import touch
 from everosd.log import writer
-from everosd.store import checkpoint, db, meta, read, row
+from everosd.store import checkpoint, db, meta, owned, read, row
 
 QUIET_S = 300.0
 """How long an Episode must have stood still: people save in the middle of a sentence."""
@@ -254,9 +254,9 @@ def _sweep(connection: sqlite3.Connection, digest: Callable[[row.EntryRow], str]
     for episode in map(read.to_row, rows):
         owner = episode.owner
         facts = connection.execute(
-            "SELECT raw FROM entries WHERE app = ? AND project = ? AND owner_type = ? AND owner_id = ? AND parent_id = ?"
+            f"SELECT raw FROM entries WHERE {owned.by()} AND parent_id = ?"  # noqa: S608
             " AND kind = 'atomic_fact' AND is_shadowed = 0 AND status = 'active'",
-            (owner.app, owner.project, owner.type, owner.id, episode.entry_id),
+            (*owned.scope(owner), episode.entry_id),
         )
         taken_from = {match[1] for (raw,) in facts if (match := _TAKEN_FROM.search(raw))}
         if taken_from and digest(episode) not in taken_from:

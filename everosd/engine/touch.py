@@ -14,7 +14,7 @@ import structlog
 
 from everosd import clock, errors, types
 from everosd.log import entry, entry_text, writer
-from everosd.store import db
+from everosd.store import db, owned
 
 CHANGE = "memory"
 """In the table `edits`: a typed memory, where other rows are of Episodes."""
@@ -145,8 +145,8 @@ def _found(connection: sqlite3.Connection, now_us: int, quiet_us: int) -> _Found
 def _is_ours(connection: sqlite3.Connection, edit: _Edit, digest: str) -> bool:
     """Return whether the newest version is of the daemon's making; of what was redacted nothing is noted any more."""
     owner = edit.owner
-    scope = (owner.app, owner.project, owner.type, owner.id, edit.entry_id)
-    where = "app = ? AND project = ? AND owner_type = ? AND owner_id = ?"
+    scope = (*owned.scope(owner), edit.entry_id)
+    where = owned.by()
     redacted = connection.execute(
         f"SELECT 1 FROM lifecycle_state WHERE {where} AND entry_id = ? AND is_redacted = 1",  # noqa: S608  # our own columns
         scope,

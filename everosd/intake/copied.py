@@ -17,6 +17,7 @@ from everosd.engine import engine as engines
 from everosd.engine import strategy
 from everosd.intake import online
 from everosd.models import chat
+from everosd.store import owned
 
 TOPICS: dict[str, strategy.Topic] = {"episode": "episode_written", "agent_case": "case_written"}
 """By kind: what is said to have happened."""
@@ -185,8 +186,8 @@ def _entries(connection: sqlite3.Connection, wanted: Wanted) -> list[_Entry]:
     where, values = "", []
     if wanted.owner is not None:
         one = wanted.owner
-        where = " AND app = ? AND project = ? AND owner_type = ? AND owner_id = ?"
-        values = [one.app, one.project, one.type, one.id]
+        where = f" AND {owned.by()}"
+        values = [*owned.scope(one)]
     marks = ", ".join("?" * len(TOPICS))
     rows = connection.execute(
         f"SELECT key, app, project, owner_type, owner_id, entry_id, kind, path FROM entries WHERE kind IN ({marks})"  # noqa: S608

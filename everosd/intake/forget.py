@@ -22,7 +22,7 @@ from everosd.cascade import apply, rebuild
 from everosd.engine import engine as engines
 from everosd.intake import extraction, line, theirs
 from everosd.log import kind
-from everosd.store import meta
+from everosd.store import meta, owned
 
 log = structlog.get_logger(__name__)
 
@@ -296,10 +296,6 @@ class _Known(msgspec.Struct, frozen=True, kw_only=True):
     """Public ids of others' entries that tell of them."""
 
 
-def _scope(owner: types.Owner) -> tuple[str, str, str, str]:
-    return owner.app, owner.project, owner.type, owner.id
-
-
 def _begin(connection: sqlite3.Connection, owner: types.Owner, paths: Collection[types.RelPath]) -> list[types.RelPath]:
     """Note that an owner is being forgotten, and the session logs that tell of them; return those that were noted before.
 
@@ -312,21 +308,21 @@ def _begin(connection: sqlite3.Connection, owner: types.Owner, paths: Collection
 
 
 def _pending(owner: types.Owner) -> str:
-    return _PENDING + msgspec.json.encode(_scope(owner)).decode()
+    return _PENDING + msgspec.json.encode(owned.scope(owner)).decode()
 
 
-_OF_OWNER = "app = ? AND project = ? AND owner_type = ? AND owner_id = ?"
+_OF_OWNER = owned.by()
 
 
 def _is_known(connection: sqlite3.Connection, owner: types.Owner) -> bool:
     if meta.get(connection, _pending(owner)) is not None:
         return True
-    found = connection.execute(f"SELECT 1 FROM files WHERE {_OF_OWNER} LIMIT 1", _scope(owner))  # noqa: S608
+    found = connection.execute(f"SELECT 1 FROM files WHERE {_OF_OWNER} LIMIT 1", owned.scope(owner))  # noqa: S608
     return found.fetchone() is not None
 
 
 def _known(connection: sqlite3.Connection, owner: types.Owner) -> _Known:
-    scope = _scope(owner)
+    scope = owned.scope(owner)
     other = "agent" if owner.type == "user" else "user"
     paths = connection.execute(f"SELECT path FROM files WHERE {_OF_OWNER} ORDER BY path", scope)  # noqa: S608
     namesake = connection.execute(
@@ -363,4 +359,4 @@ def _strike(
     connection.executemany("DELETE FROM writes WHERE path = ?", [(path,) for path in paths])
     for folder in folders:
         connection.execute("DELETE FROM writes WHERE substr(path, 1, ?) = ?", (len(folder) + 1, f"{folder}/"))
-    connection.execute(f"DELETE FROM runs WHERE {_OF_OWNER}", _scope(owner))  # noqa: S608
+    connection.execute(f"DELETE FROM runs WHERE {_OF_OWNER}", owned.scope(owner))  # noqa: S608

@@ -13,14 +13,14 @@ from everosd.lifecycle import memory, policy, row
 from everosd.log import entry, escape, kind, view
 from everosd.narrative import source
 from everosd.store import lifecycle as store
-from everosd.store import read
+from everosd.store import owned, read
 from everosd.store import row as store_row
 
 MAX_SOURCES = 500
 """Sources that one memory names: the newest ones."""
 _PART = 500
 """Texts that are read at once."""
-_OWNER = "app = ? AND project = ? AND owner_type = ? AND owner_id = ?"
+_OWNER = owned.by()
 _NARRATIVE = "cluster"
 """`parent_type` of an Episode that was merged from others."""
 
@@ -60,7 +60,7 @@ async def made(
     found = await reader.fetch(
         f"SELECT entry_id FROM typed_memories WHERE {_OWNER} AND semantic_key = ? AND semantic_key <> '' AND kind = 'memory'"  # noqa: S608
         " AND bucket = ? AND scope = ? AND team_id = ?",
-        (*_scope(owner), key, bucket, scope, team_id),
+        (*owned.scope(owner), key, bucket, scope, team_id),
     )
     some = await store.records(reader, owner, statuses=(), ids=[entry_id for (entry_id,) in found])
     if not some:
@@ -77,7 +77,7 @@ async def newest(reader: read.Reader, owner: types.Owner, keys: str, n: int) -> 
     found = await reader.fetch(
         f"SELECT entry_id FROM typed_memories WHERE {_OWNER} AND semantic_key >= ? AND semantic_key < ? AND semantic_key <> ''"  # noqa: S608
         " AND kind = 'memory'",
-        (*_scope(owner), keys, f"{keys}\U0010ffff"),
+        (*owned.scope(owner), keys, f"{keys}\U0010ffff"),
     )
     some = await store.records(reader, owner, ids=[entry_id for (entry_id,) in found])
     some.sort(key=lambda one: (max(one.updated_us, one.created_us), one.entry_id))
@@ -125,7 +125,7 @@ async def undone(reader: read.Reader, owner: types.Owner, ids: Collection[str]) 
     found = await reader.fetch(
         f"SELECT DISTINCT target FROM lifecycle_rows WHERE {_OWNER} AND action = 'supersede'"  # noqa: S608
         " AND target IN (SELECT value FROM json_each(?))",
-        (*_scope(owner), msgspec.json.encode(list(ids)).decode()),
+        (*owned.scope(owner), msgspec.json.encode(list(ids)).decode()),
     )
     return {target for (target,) in found}
 
@@ -233,7 +233,3 @@ def mean(values: Sequence[float]) -> str:
 def is_at_least(values: Sequence[float], least: float) -> bool:
     """Tell whether the mean of values is no less than `least`, counted in whole millionths."""
     return sum(map(policy.millionths, values)) >= policy.millionths(least) * len(values)
-
-
-def _scope(owner: types.Owner) -> tuple[str, str, str, str]:
-    return owner.app, owner.project, owner.type, owner.id

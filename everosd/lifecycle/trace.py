@@ -9,10 +9,10 @@ import msgspec
 from everosd import types
 from everosd.intake import unsay
 from everosd.log import entry
-from everosd.store import read
+from everosd.store import owned, read
 from everosd.store import row as store_row
 
-_OF_OWNER = "app = ? AND project = ? AND owner_type = ? AND owner_id = ?"
+_OF_OWNER = owned.by()
 _MADE_OF = ("episode", "memory", "profile", "agent_case", "agent_skill")
 _DERIVED = ("atomic_fact", "foresight")
 
@@ -43,7 +43,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
 
 async def find(reader: read.Reader, owner: types.Owner, entry_id: str, unsaying: unsay.Unsaying) -> Trace:
     """Return what an entry has left; nothing of it where it is gone already."""
-    scope = (owner.app, owner.project, owner.type, owner.id)
+    scope = owned.scope(owner)
     own = await reader.fetch(
         f"SELECT path, entry_id FROM entries WHERE {_OF_OWNER} AND entry_id = ? ORDER BY path",  # noqa: S608
         (*scope, entry_id),

@@ -16,7 +16,7 @@ import msgspec
 from everosd import errors, types
 from everosd.lifecycle import desk, memory, row, versions
 from everosd.log import entry, layout
-from everosd.store import lifecycle
+from everosd.store import lifecycle, owned
 from everosd.store import memory as fields_of
 from everosd.store import row as store_row
 
@@ -179,9 +179,9 @@ class Updates:
     async def _tidy(self, found: store_row.EntryRow) -> None:
         """Finish a move that a crash has left half done: the entry stands in its old file, too, as its version before."""
         copies = await self._desk.reader.fetch(
-            "SELECT path, raw FROM entries WHERE app = ? AND project = ? AND owner_type = ? AND owner_id = ? AND entry_id = ?"
+            f"SELECT path, raw FROM entries WHERE {owned.by()} AND entry_id = ?"  # noqa: S608
             " AND path <> ? AND kind = 'memory'",
-            (*_scope(found.owner), found.entry_id, found.path),
+            (*owned.scope(found.owner), found.entry_id, found.path),
         )
         if not copies:
             return
@@ -296,10 +296,6 @@ class Updates:
             version=step.number,
             digest=memory.digest_of(step.old),
         )
-
-
-def _scope(owner: types.Owner) -> tuple[str, str, str, str]:
-    return owner.app, owner.project, owner.type, owner.id
 
 
 def _says(raw: str, now: entry.Entry) -> bool:

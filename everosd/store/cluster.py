@@ -14,29 +14,24 @@ import msgspec
 
 from everosd import types
 from everosd.log import entry_text
-from everosd.store import consolidation, read, state
-
-Scope = tuple[str, str, str, str]
+from everosd.store import consolidation, owned, read, state
 
 KEPT_CHANGES = 10_000
 """Of `cluster_changes`; who has seen fewer looks at everything anew."""
 
-_OWNER_COLUMNS = ("app", "project", "owner_type", "owner_id")
-_OWNER = " AND ".join(f"{name} = ?" for name in _OWNER_COLUMNS)
-_ROW_OWNER, _STEP_OWNER, _MEMBER_OWNER = (
-    " AND ".join(f"{alias}.{name} = ?" for name in _OWNER_COLUMNS) for alias in ("e", "s", "m")
-)
+_OWNER = owned.by()
+_ROW_OWNER, _STEP_OWNER, _MEMBER_OWNER = owned.by("e"), owned.by("s"), owned.by("m")
 
 CLUSTERS = state.Table(
     name="clusters",
-    columns=(*_OWNER_COLUMNS, "cluster_id", "created_us"),
+    columns=(*owned.COLUMNS, "cluster_id", "created_us"),
     n_key=5,
     subject="cluster_id",
     kind="cluster",
 )
 MEMBERS = state.Table(
     name="cluster_members",
-    columns=(*_OWNER_COLUMNS, "member_id", "member_type", "cluster_id", "similarity", "added_us"),
+    columns=(*owned.COLUMNS, "member_id", "member_type", "cluster_id", "similarity", "added_us"),
     n_key=5,
     subject="member_id",
     kind="cluster",
@@ -255,7 +250,7 @@ def _settle_cluster(connection: sqlite3.Connection, change: state.Change, cluste
         )
 
 
-def _note(connection: sqlite3.Connection, scope: Scope, member_ids: Sequence[str]) -> None:
+def _note(connection: sqlite3.Connection, scope: owned.Scope, member_ids: Sequence[str]) -> None:
     if member_ids:
         connection.executemany(
             "INSERT INTO cluster_changes (app, project, owner_type, owner_id, member_id) VALUES (?, ?, ?, ?, ?)",
@@ -283,17 +278,17 @@ _MEMBERS_OF_ONE = _MEMBERS.replace("cluster_members m", "cluster_members m INDEX
 
 async def members(reader: read.Reader, owner: types.Owner, cluster_id: str) -> list[Member]:
     """Return the members of a cluster whose entries are there, the oldest first."""
-    return [_member(found) for found in await reader.fetch(_MEMBERS_OF_ONE, (*_scope(owner), cluster_id))]
+    return [_member(found) for found in await reader.fetch(_MEMBERS_OF_ONE, (*owned.scope(owner), cluster_id))]
 
 
 async def all_members(reader: read.Reader, owner: types.Owner) -> list[Member]:
     """Return all members of an owner's clusters whose entries are there, in no order."""
-    return [_member(found) for found in await reader.fetch(_MEMBERS, _scope(owner))]
+    return [_member(found) for found in await reader.fetch(_MEMBERS, owned.scope(owner))]
 
 
 async def member(reader: read.Reader, owner: types.Owner, member_id: str) -> Member | None:
     """Return one member; None where it is in no cluster, or its entry is not there."""
-    found = await reader.fetch(f"{_MEMBERS} AND m.member_id = ?", (*_scope(owner), member_id))
+    found = await reader.fetch(f"{_MEMBERS} AND m.member_id = ?", (*owned.scope(owner), member_id))
     return _member(found[0]) if found else None
 
 
@@ -301,7 +296,7 @@ async def cluster_of(reader: read.Reader, owner: types.Owner, member_id: str) ->
     """Return the cluster that an entry belongs to, be the entry there or not."""
     found = await reader.fetch(
         f"SELECT cluster_id FROM cluster_members WHERE {_OWNER} AND member_id = ?",  # noqa: S608  # our own columns
-        (*_scope(owner), member_id),
+        (*owned.scope(owner), member_id),
     )
     return str(found[0][0]) if found else None
 
@@ -312,7 +307,7 @@ async def clusters(reader: read.Reader, owner: types.Owner) -> list[Cluster]:
         "SELECT c.cluster_id, c.created_us, count(*), max(l.timestamp_us)"  # noqa: S608  # our own columns
         f" FROM ({_MEMBERS}) l JOIN clusters c ON {_OWNER} AND c.cluster_id = l.cluster_id"
         " GROUP BY c.cluster_id ORDER BY c.created_us, c.cluster_id",
-        (*_scope(owner), *_scope(owner)),
+        (*owned.scope(owner), *owned.scope(owner)),
     )
     return [
         Cluster(cluster_id=values[0], created_us=values[1], n_members=values[2], newest_us=values[3])
@@ -339,10 +334,6 @@ async def changes(reader: read.Reader, after: int) -> tuple[int, list[Changed]] 
         Changed(owner=types.Owner(app=values[1], project=values[2], type=values[3], id=values[4]), member_id=values[5])
         for values in found
     ]
-
-
-def _scope(owner: types.Owner) -> Scope:
-    return owner.app, owner.project, owner.type, owner.id
 
 
 def _member(values: Sequence[Any]) -> Member:

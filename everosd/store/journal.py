@@ -15,7 +15,7 @@ import msgspec
 
 from everosd import clock, types
 from everosd.log import heal
-from everosd.store import db, meta
+from everosd.store import db, meta, owned
 
 KEEP_DAYS = 30
 """How long a write can be told from a person's deletion. An editor buffer older than that gets back everything that
@@ -56,9 +56,8 @@ class Journal:
 
         def job(connection: sqlite3.Connection) -> int:
             row = connection.execute(
-                "SELECT high FROM sequences WHERE app = ? AND project = ? AND owner_type = ? AND owner_id = ? AND prefix = ?"
-                " AND date = ?",
-                (owner.app, owner.project, owner.type, owner.id, prefix, date.replace("-", "")),
+                f"SELECT high FROM sequences WHERE {owned.by()} AND prefix = ? AND date = ?",  # noqa: S608
+                (*owned.scope(owner), prefix, date.replace("-", "")),
             ).fetchone()
             return 0 if row is None else int(row[0])
 

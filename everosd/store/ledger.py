@@ -13,7 +13,7 @@ from typing import cast
 import msgspec
 
 from everosd import errors, types
-from everosd.store import derived, numbering, standing, state
+from everosd.store import derived, numbering, owned, standing, state
 
 _COLUMNS = (
     "entry_id", "nth", "line", "form", "kind", "digest", "session_id", "timestamp_us", "parent_type", "parent_id",
@@ -215,7 +215,7 @@ def _stands_elsewhere(
     connection: sqlite3.Connection, scope: tuple[str, str, str, str], entry_id: str, known: _Known
 ) -> bool:
     row = connection.execute(
-        "SELECT 1 FROM entries WHERE app = ? AND project = ? AND owner_type = ? AND owner_id = ? AND entry_id = ?"
+        f"SELECT 1 FROM entries WHERE {owned.by()} AND entry_id = ?"  # noqa: S608
         " AND digest = ? AND key <> ? LIMIT 1",
         (*scope, entry_id, known.digest, known.key),
     ).fetchone()

@@ -16,7 +16,7 @@ import msgspec
 
 from everosd import types
 from everosd.log import entry, entry_text, escape
-from everosd.store import read
+from everosd.store import owned, read
 
 KINDS = ("memory", "episode")
 """What has a lifecycle."""
@@ -112,7 +112,7 @@ _JOINED = """
     LEFT JOIN lifecycle_state s ON s.app = e.app AND s.project = e.project AND s.owner_type = e.owner_type
         AND s.owner_id = e.owner_id AND s.entry_id = e.entry_id
 """
-_OWNER = "e.app = ? AND e.project = ? AND e.owner_type = ? AND e.owner_id = ?"
+_OWNER = owned.by("e")
 _IS_MEMORY = "e.kind IN ('memory', 'episode') AND e.is_shadowed = 0"
 _ORDER = " ORDER BY e.timestamp_us, e.entry_id LIMIT ?"
 _ALL = " ORDER BY e.timestamp_us LIMIT ?"
@@ -178,7 +178,7 @@ async def records(
         "memory_type": memory_type,
     }
     wheres = [f"{_OWNER} AND e.is_shadowed = 0", _among("e.kind", [each for each in kinds if each in KINDS])]
-    values: list[object] = list(_scope(owner))
+    values: list[object] = list(owned.scope(owner))
     if statuses:
         wheres.append(f"e.status IN ({', '.join('?' * len(statuses))})")
         values += statuses
@@ -231,7 +231,7 @@ async def standing(
     Filters are as `records` has them. Blocks nobody: counted and sorted by the ledger.
     """
     where = [f"{_OWNER} AND e.is_shadowed = 0", _among("e.kind", [each for each in kinds if each in KINDS])]
-    values: list[object] = list(_scope(owner))
+    values: list[object] = list(owned.scope(owner))
     columns = dict(_PATTERNS)
     for column, pattern in ((columns["memory_type"], memory_type), (columns["path"], path)):
         said, its = match(column, pattern)
@@ -272,10 +272,6 @@ def _among(column: str, names: Sequence[str]) -> str:
     """Return the condition that a column is one of our own names."""
     quoted = ", ".join(f"'{name}'" for name in names)
     return f"{column} = {quoted}" if len(names) == 1 else f"{column} IN ({quoted})"
-
-
-def _scope(owner: types.Owner) -> tuple[str, str, str, str]:
-    return owner.app, owner.project, owner.type, owner.id
 
 
 async def _fetch(
@@ -359,7 +355,7 @@ async def owners(reader: read.Reader, kinds: Sequence[str] = ("memory",)) -> lis
 async def find(reader: read.Reader, owner: types.Owner, entry_id: str) -> Record | None:
     """Return one memory or Episode of an owner, whatever its status; None where the owner has no such one."""
     where = f"{_OWNER} AND e.entry_id = ? AND {_IS_MEMORY}"
-    found = await _fetch(reader, owner, where, (*_scope(owner), entry_id, 1))
+    found = await _fetch(reader, owner, where, (*owned.scope(owner), entry_id, 1))
     return found[0] if found else None
 
 
@@ -373,25 +369,25 @@ async def by_semantic_key(
     team_id: str = "",
 ) -> Record | None:
     """Return the active memory under a key; bucket, scope and team are compared as they are. Of several the newest."""
-    own = _OWNER.replace("e.", "m.")
+    own = owned.by("m")
     keys = (
         "e.key IN (SELECT m.key FROM typed_memories m"  # noqa: S608  # our own columns
         f" WHERE {own} AND m.semantic_key = ? AND m.semantic_key <> '' AND m.kind = 'memory'"
         " AND m.bucket = ? AND m.scope = ? AND m.team_id = ?) AND e.is_shadowed = 0 AND e.status = 'active'"
     )
-    found = await _fetch(reader, owner, keys, (*_scope(owner), semantic_key, bucket, scope, team_id, LIMIT))
+    found = await _fetch(reader, owner, keys, (*owned.scope(owner), semantic_key, bucket, scope, team_id, LIMIT))
     return found[-1] if found else None
 
 
 async def by_content(reader: read.Reader, owner: types.Owner, digest: str, path: str) -> list[Record]:
     """Return the active memories under a path (no pattern) whose content has a `content_digest`, the oldest first."""
-    own = _OWNER.replace("e.", "m.")
+    own = owned.by("m")
     keys = (
         "e.key IN (SELECT m.key FROM typed_memories m"  # noqa: S608  # our own columns
         f" WHERE {own} AND m.content_digest = ? AND m.content_digest <> '')"
         " AND e.is_shadowed = 0 AND e.status = 'active' AND e.memory_path = ?"
     )
-    return await _fetch(reader, owner, keys, (*_scope(owner), digest, path, LIMIT))
+    return await _fetch(reader, owner, keys, (*owned.scope(owner), digest, path, LIMIT))
 
 
 async def rows(
@@ -411,7 +407,7 @@ async def rows(
 
     Without `actions`: all but `usage` and `removed`. `tool` is who called, of audit rows.
     """
-    wheres, values = [_OWNER.replace("e.", "r.")], list[object](_scope(owner))
+    wheres, values = [owned.by("r")], list[object](owned.scope(owner))
     if target is not None:
         wheres.append("r.target = ?")
         values.append(target)
@@ -476,7 +472,7 @@ async def counts(reader: read.Reader, owner: types.Owner, now_us: int) -> Counts
         "SELECT e.memory_type, CASE WHEN e.status = 'active' AND e.expires_us <= ? THEN 'expired' ELSE e.status END AS now,"  # noqa: S608
         f" e.memory_path, m.bucket, count(*) FROM entries e JOIN typed_memories m ON m.key = e.key WHERE {_OWNER}"
         " AND e.kind = 'memory' AND e.is_shadowed = 0 GROUP BY 1, 2, 3, 4",
-        (now_us, *_scope(owner)),
+        (now_us, *owned.scope(owner)),
     )
     by: tuple[dict[str, int], ...] = ({}, {}, {}, {})
     for *names, n in found:
@@ -538,7 +534,7 @@ async def figures(reader: read.Reader, owner: types.Owner, rules: Sequence[Rule]
     """Return what there is to say of an owner's active memories as a whole; 0.5 s for 100,000, beside the event loop."""
     table = [(one.memory_type, one.period_us, one.floor, one.kept_us) for one in rules]
     (found,) = await reader.fetch(
-        _FIGURES, (msgspec.json.encode(table).decode(), *_scope(owner), now_us, now_us, now_us)
+        _FIGURES, (msgspec.json.encode(table).decode(), *owned.scope(owner), now_us, now_us, now_us)
     )
     return Figures(
         total=found[0],
@@ -557,7 +553,7 @@ async def n_active(reader: read.Reader, owner: types.Owner, kind: str, now_us: i
     (found,) = await reader.fetch(
         f"SELECT count(*), total(e.expires_us <= ?) FROM entries e WHERE {_OWNER} AND e.kind = ?"  # noqa: S608
         " AND e.is_shadowed = 0 AND e.status = 'active'",
-        (now_us, *_scope(owner), kind),
+        (now_us, *owned.scope(owner), kind),
     )
     return int(found[0]), int(found[1])
 

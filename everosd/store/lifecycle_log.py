@@ -17,7 +17,7 @@ import msgspec
 
 from everosd import types
 from everosd.log import entry_text, view
-from everosd.store import cluster, state
+from everosd.store import cluster, owned, state
 
 STATUS_OF: dict[str, str] = {
     "expire": "expired",
@@ -42,9 +42,8 @@ _MAX_VERSION = 999_999
 _MAX_MS = 253_402_300_799_999  # the end of the year 9999
 _BATCH = 500
 
-_OWNER_COLUMNS = ("app", "project", "owner_type", "owner_id")
-_OWNER = " AND ".join(f"{name} = ?" for name in _OWNER_COLUMNS)
-_ROW_OWNER, _ENTRY_OWNER = (" AND ".join(f"{alias}.{name} = ?" for name in _OWNER_COLUMNS) for alias in ("r", "e"))
+_OWNER = owned.by()
+_ROW_OWNER, _ENTRY_OWNER = owned.by("r"), owned.by("e")
 
 _STATE_COLUMNS = (
     "status", "status_us", "reason", "successor", "importance", "since_us", "steps", "anchor_us", "accessed_us", "n_uses",
@@ -68,14 +67,14 @@ _TEXTS_FIRST = sorted(_ROW_COLUMNS, key=lambda name: name in ("at_us", "since_us
 
 ROWS = state.Table(
     name="lifecycle_rows",
-    columns=(*_OWNER_COLUMNS, "place", *_TEXTS_FIRST),
-    n_key=len(_OWNER_COLUMNS) + _N_TEXTS,
+    columns=(*owned.COLUMNS, "place", *_TEXTS_FIRST),
+    n_key=len(owned.COLUMNS) + _N_TEXTS,
     subject="target",
     kind="lifecycle",
 )
 STATE = state.Table(
     name="lifecycle_state",
-    columns=(*_OWNER_COLUMNS, "entry_id", *_STATE_COLUMNS),
+    columns=(*owned.COLUMNS, "entry_id", *_STATE_COLUMNS),
     n_key=5,
     subject="entry_id",
     kind="lifecycle",
@@ -181,7 +180,7 @@ def _count(written: str, most: int) -> int | None:
 # -- folding, in the transaction that applies a file -------------------------------------------------------------------
 
 _INSERT = f"""
-INSERT OR REPLACE INTO lifecycle_rows (key, {", ".join((*_OWNER_COLUMNS, "place", *_ROW_COLUMNS))})
+INSERT OR REPLACE INTO lifecycle_rows (key, {", ".join((*owned.COLUMNS, "place", *_ROW_COLUMNS))})
 VALUES (?, ?, ?, ?, ?, ?, {", ".join("?" * len(_ROW_COLUMNS))})
 """  # noqa: S608  # our own columns
 
@@ -259,7 +258,7 @@ def _parts(values: Sequence[object]) -> Iterator[tuple[str]]:
         yield (msgspec.json.encode(values[start : start + _BATCH]).decode(),)
 
 
-def _before(connection: sqlite3.Connection, scope: cluster.Scope, ids: Collection[str]) -> set[str]:
+def _before(connection: sqlite3.Connection, scope: owned.Scope, ids: Collection[str]) -> set[str]:
     """Return `ids`, and whatever rows say was superseded by one of them, however long the chain."""
     found = set(ids)
     for part in _parts(sorted(ids)):
@@ -273,7 +272,7 @@ def _before(connection: sqlite3.Connection, scope: cluster.Scope, ids: Collectio
     return found
 
 
-def _settle(connection: sqlite3.Connection, scope: cluster.Scope, targets: Collection[str]) -> set[str]:
+def _settle(connection: sqlite3.Connection, scope: owned.Scope, targets: Collection[str]) -> set[str]:
     """Have the table say of entries what their rows come to; return those with another status."""
     changed: set[str] = set()
     ordered = sorted(targets)
@@ -303,7 +302,7 @@ INSERT OR REPLACE INTO lifecycle_state ({", ".join(STATE.columns)}) VALUES ({", 
 """  # noqa: S608  # our own columns
 
 
-def _settle_some(connection: sqlite3.Connection, scope: cluster.Scope, targets: list[str]) -> set[str]:
+def _settle_some(connection: sqlite3.Connection, scope: owned.Scope, targets: list[str]) -> set[str]:
     part = msgspec.json.encode(targets).decode()
     told: dict[str, list[Told]] = {}
     for row in connection.execute(_ROWS, (part, *scope)):
@@ -339,7 +338,7 @@ def _told(row: Sequence[Any]) -> Told:
 
 
 def _state(
-    connection: sqlite3.Connection, scope: cluster.Scope, rows: list[Told], own: tuple[str, str] | None
+    connection: sqlite3.Connection, scope: owned.Scope, rows: list[Told], own: tuple[str, str] | None
 ) -> tuple[object, ...]:
     """Return the columns of `_STATE_COLUMNS`; `own` are status and importance as the entry has them, None without one."""
     status = None if own is None else _decisive(connection, scope, rows, own[0])
@@ -378,7 +377,7 @@ def _sunk(rows: Sequence[Told], own: str) -> tuple[Told | None, int | None]:
     return None, None
 
 
-def _decisive(connection: sqlite3.Connection, scope: cluster.Scope, rows: list[Told], own: str) -> Told | None:
+def _decisive(connection: sqlite3.Connection, scope: owned.Scope, rows: list[Told], own: str) -> Told | None:
     """Return the row that decides the status; None: what the entry itself says is in force."""
     for row in reversed(rows):
         if row.action not in STATUS_OF:
@@ -390,7 +389,7 @@ def _decisive(connection: sqlite3.Connection, scope: cluster.Scope, rows: list[T
     return None
 
 
-def _stands(connection: sqlite3.Connection, scope: cluster.Scope, row: Told) -> bool:
+def _stands(connection: sqlite3.Connection, scope: owned.Scope, row: Told) -> bool:
     """Return whether the chain of successors of a row leads to an entry that is there, and not back."""
     seen, following, is_there = {row.target}, row.successor, False
     while following:
@@ -406,7 +405,7 @@ def _stands(connection: sqlite3.Connection, scope: cluster.Scope, row: Told) -> 
     return is_there
 
 
-def _successor(connection: sqlite3.Connection, scope: cluster.Scope, entry_id: str, own: str) -> str:
+def _successor(connection: sqlite3.Connection, scope: owned.Scope, entry_id: str, own: str) -> str:
     """Return what the last row about an entry's status says took its place; empty: it has its own."""
     marks = ", ".join("?" * len(STATUS_OF))
     found = connection.execute(

@@ -14,7 +14,7 @@ import msgspec
 
 from everosd import types
 from everosd.log import entry_text, escape
-from everosd.store import correction, db, row
+from everosd.store import correction, db, owned, row
 
 N_CONNECTIONS = 2
 """Readers side by side; each is a thread. WAL readers never wait for the writer."""
@@ -32,6 +32,7 @@ _WITH_IMPORTANCE = """entries e LEFT JOIN typed_memories m ON m.key = e.key
     LEFT JOIN lifecycle_state s ON s.app = e.app AND s.project = e.project AND s.owner_type = e.owner_type
         AND s.owner_id = e.owner_id AND s.entry_id = e.entry_id"""
 
+_OWNER = owned.by("e")
 _SORT_COLUMNS = {"timestamp": "e.timestamp_us", "updated_at": "e.updated_us"}
 _SENDERS = msgspec.json.Decoder(tuple[str, ...])
 
@@ -111,9 +112,9 @@ class Reader:
     async def find(self, owner: types.Owner, entry_id: str) -> row.EntryRow | None:
         """Return one live entry of an owner."""
         found = await self._all(
-            f"SELECT {FIELDS} FROM entries e WHERE e.app = ? AND e.project = ? AND e.owner_type = ? AND e.owner_id = ?"  # noqa: S608
+            f"SELECT {FIELDS} FROM entries e WHERE {_OWNER}"  # noqa: S608
             " AND e.entry_id = ? AND e.is_shadowed = 0",
-            (owner.app, owner.project, owner.type, owner.id, entry_id),
+            (*owned.scope(owner), entry_id),
         )
         return to_row(found[0]) if found else None
 
@@ -144,11 +145,10 @@ class Reader:
         effective = "CASE WHEN e.status = 'active' AND e.expires_us <= ? THEN 'expired' ELSE e.status END"
         kinds = (kind,) if isinstance(kind, str) else tuple(kind)
         condition = (
-            "e.app = ? AND e.project = ? AND e.owner_type = ? AND e.owner_id = ?"
-            f" AND e.kind IN ({', '.join('?' * len(kinds))}) AND e.is_shadowed = 0"
+            f"{_OWNER} AND e.kind IN ({', '.join('?' * len(kinds))}) AND e.is_shadowed = 0"
             f" AND {effective} IN ({', '.join('?' * len(statuses))})" + (f" AND ({where[0]})" if where[0] else "")
         )
-        values = (owner.app, owner.project, owner.type, owner.id, *kinds, now_us, *statuses, *where[1])
+        values = (*owned.scope(owner), *kinds, now_us, *statuses, *where[1])
         total = await self._all(f"SELECT count(*) FROM entries e WHERE {condition}", values)  # noqa: S608  # our own columns
         direction = "DESC" if descending else "ASC"
         found = await self._all(
@@ -165,10 +165,10 @@ class Reader:
             part = parent_ids[start : start + MAX_VARIABLES]
             marks = ", ".join("?" * len(part))
             rows = await self._all(
-                f"SELECT {FIELDS} FROM entries e WHERE e.app = ? AND e.project = ? AND e.owner_type = ?"  # noqa: S608
-                f" AND e.owner_id = ? AND e.parent_id IN ({marks}) AND e.parent_id <> '' AND e.kind = ? AND e.is_shadowed = 0"
+                f"SELECT {FIELDS} FROM entries e WHERE {_OWNER}"  # noqa: S608
+                f" AND e.parent_id IN ({marks}) AND e.parent_id <> '' AND e.kind = ? AND e.is_shadowed = 0"
                 " ORDER BY e.path, e.position",
-                (owner.app, owner.project, owner.type, owner.id, *part, kind),
+                (*owned.scope(owner), *part, kind),
             )
             found += [to_row(values) for values in rows]
         return found

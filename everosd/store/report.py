@@ -18,7 +18,7 @@ import msgspec
 from everosd import clock, types
 from everosd.log import entry as forms
 from everosd.log import entry_text
-from everosd.store import cluster, consolidation, read, state
+from everosd.store import cluster, consolidation, owned, read, state
 
 Status = Literal["completed", "rolled_back"]
 SourceMember = consolidation.Member
@@ -31,8 +31,8 @@ _N_KEY = 5
 TABLE = state.Table(name="reflection_report", columns=_COLUMNS, n_key=_N_KEY, subject="merged_entry_id", kind="cluster")
 
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM reflection_report"  # noqa: S608  # our own columns
-_OWNER = "app_id = ? AND project_id = ? AND owner_type = ? AND owner_id = ?"
-_ROW_OWNER = "app = ? AND project = ? AND owner_type = ? AND owner_id = ?"
+_OWNER = owned.by(columns=owned.REPORT_COLUMNS)
+_ROW_OWNER = owned.by()
 _NEWEST = " ORDER BY created_at DESC, id, owner_type, owner_id"
 _SOURCES = msgspec.json.Decoder(tuple[tuple[str, str], ...])
 _MEMBERS = msgspec.json.Decoder(tuple[SourceMember, ...])
@@ -105,9 +105,9 @@ def fold(connection: sqlite3.Connection, change: state.Change) -> set[str]:
     # Not only those of these rows: a row that goes, or comes, may be one that shadows the same in another file.
     for entry_id in change.entry_ids:
         others = connection.execute(
-            "SELECT r.report_id FROM entries e JOIN report_rows r ON r.app = e.app AND r.project = e.project"
+            "SELECT r.report_id FROM entries e JOIN report_rows r ON r.app = e.app AND r.project = e.project"  # noqa: S608
             " AND r.owner_type = e.owner_type AND r.owner_id = e.owner_id AND r.key = e.key"
-            " WHERE e.app = ? AND e.project = ? AND e.owner_type = ? AND e.owner_id = ? AND e.entry_id = ?",
+            f" WHERE {owned.by('e')} AND e.entry_id = ?",
             (*scope, entry_id),
         )
         found.update(each for (each,) in others)
@@ -155,11 +155,11 @@ def _settle(connection: sqlite3.Connection, change: state.Change, report_id: str
     return {str(each[at]) for each in (wanted, known) if each is not None}
 
 
-def _told(connection: sqlite3.Connection, owner: cluster.Scope, report_id: str) -> list[tuple[consolidation.Row, int]]:
+def _told(connection: sqlite3.Connection, owner: owned.Scope, report_id: str) -> list[tuple[consolidation.Row, int]]:
     """Return the rows about a report that count, as they were written, with their moments."""
     found = connection.execute(
-        "SELECT e.entry_id, e.raw, e.timestamp_us FROM report_rows r JOIN entries e ON e.key = r.key"
-        " WHERE r.app = ? AND r.project = ? AND r.owner_type = ? AND r.owner_id = ? AND r.report_id = ?"
+        "SELECT e.entry_id, e.raw, e.timestamp_us FROM report_rows r JOIN entries e ON e.key = r.key"  # noqa: S608
+        f" WHERE {owned.by('r')} AND r.report_id = ?"
         " AND e.is_shadowed = 0 ORDER BY r.place, e.entry_id",
         (*owner, report_id),
     ).fetchall()
@@ -167,7 +167,7 @@ def _told(connection: sqlite3.Connection, owner: cluster.Scope, report_id: str) 
 
 
 def _report(
-    report_id: str, owner: cluster.Scope, told: Iterable[tuple[consolidation.Row, int]]
+    report_id: str, owner: owned.Scope, told: Iterable[tuple[consolidation.Row, int]]
 ) -> tuple[object, ...] | None:
     """Return the row of the table; None where nothing says that there was such a consolidation."""
     of: dict[consolidation.Event, list[tuple[consolidation.Row, int]]] = {
@@ -254,14 +254,16 @@ async def find(
 
 async def of_narrative(reader: read.Reader, owner: types.Owner, entry_id: str) -> Report | None:
     """Return the report of the consolidation that wrote a narrative."""
-    return await _first(reader, f" WHERE {_OWNER} AND merged_entry_id = ?{_NEWEST} LIMIT 1", (*_scope(owner), entry_id))
+    return await _first(
+        reader, f" WHERE {_OWNER} AND merged_entry_id = ?{_NEWEST} LIMIT 1", (*owned.scope(owner), entry_id)
+    )
 
 
 async def builds_on(reader: read.Reader, owner: types.Owner, entry_id: str) -> Report | None:
     """Return the newest completed consolidation that replaced an entry; None where there is none, or it is rolled back."""
     has = "EXISTS (SELECT 1 FROM json_each(source_members) WHERE json_extract(value, '$.member_id') = ?)"
     condition = f" WHERE {_OWNER} AND status = 'completed' AND {has}{_NEWEST} LIMIT 1"
-    return await _first(reader, condition, (*_scope(owner), entry_id))
+    return await _first(reader, condition, (*owned.scope(owner), entry_id))
 
 
 async def unrestored(reader: read.Reader) -> list[Report]:
@@ -286,7 +288,7 @@ def unrestored_rows(connection: sqlite3.Connection, limit: int = 200) -> list[tu
 async def rolled_back(reader: read.Reader, owner: types.Owner, cluster_id: str) -> list[Report]:
     """Return the reports of a cluster that are rolled back, the newest first."""
     condition = f" WHERE {_OWNER} AND cluster_id = ? AND status = 'rolled_back'{_NEWEST}"
-    return await _fetch(reader, condition, (*_scope(owner), cluster_id))
+    return await _fetch(reader, condition, (*owned.scope(owner), cluster_id))
 
 
 _IS_LIVE = (
@@ -344,10 +346,6 @@ async def _first(reader: read.Reader, where: str, values: Sequence[object]) -> R
 
 async def _fetch(reader: read.Reader, where: str, values: Sequence[object]) -> list[Report]:
     return [_made(found) for found in await reader.fetch(_SELECT + where, values)]
-
-
-def _scope(owner: types.Owner) -> cluster.Scope:
-    return owner.app, owner.project, owner.type, owner.id
 
 
 def _made(values: Sequence[Any]) -> Report:

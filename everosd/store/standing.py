@@ -18,9 +18,9 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from everosd import types
-from everosd.store import lifecycle, numbering, read
+from everosd.store import lifecycle, numbering, owned, read
 
-Scope = tuple[str, str, str, str]
+_OWNER = owned.by()
 
 _AWAY = "('archived', 'deleted', 'expired', 'superseded')"
 """As the index `entries_away` has it."""
@@ -65,7 +65,7 @@ class _Pass:
         self,
         connection: sqlite3.Connection,
         order: numbering.Numbering,
-        scope: Scope,
+        scope: owned.Scope,
         *,
         has_successors: bool,
         has_rows: bool,
@@ -122,17 +122,18 @@ def _standing(
     return status, replaced_by
 
 
-def _has_rows(connection: sqlite3.Connection, scope: Scope) -> bool:
+def _has_rows(connection: sqlite3.Connection, scope: owned.Scope) -> bool:
     row = connection.execute(
-        "SELECT 1 FROM lifecycle_state WHERE app = ? AND project = ? AND owner_type = ? AND owner_id = ? LIMIT 1", scope
+        f"SELECT 1 FROM lifecycle_state WHERE {_OWNER} LIMIT 1",  # noqa: S608
+        scope,
     ).fetchone()
     return row is not None
 
 
-def _said(connection: sqlite3.Connection, scope: Scope, entry_id: str) -> tuple[str, str] | None:
+def _said(connection: sqlite3.Connection, scope: owned.Scope, entry_id: str) -> tuple[str, str] | None:
     """Return status and successor that the log gives an entry; None: nothing there decides."""
     row = connection.execute(
-        "SELECT status, successor FROM lifecycle_state WHERE app = ? AND project = ? AND owner_type = ? AND owner_id = ?"
+        f"SELECT status, successor FROM lifecycle_state WHERE {_OWNER}"  # noqa: S608
         " AND entry_id = ? AND status <> ''",
         (*scope, entry_id),
     ).fetchone()
@@ -142,49 +143,49 @@ def _said(connection: sqlite3.Connection, scope: Scope, entry_id: str) -> tuple[
 _IS_AWAY = f"kind = 'episode' AND status IN {_AWAY} AND is_shadowed = 0"
 
 
-def _is_any_away(connection: sqlite3.Connection, scope: Scope) -> bool:
+def _is_any_away(connection: sqlite3.Connection, scope: owned.Scope) -> bool:
     row = connection.execute(
-        "SELECT 1 FROM entries INDEXED BY entries_away WHERE app = ? AND project = ? AND owner_type = ? AND owner_id = ?"  # noqa: S608
+        f"SELECT 1 FROM entries INDEXED BY entries_away WHERE {_OWNER}"  # noqa: S608
         f" AND {_IS_AWAY} LIMIT 1",
         scope,
     ).fetchone()
     return row is not None
 
 
-def _away(connection: sqlite3.Connection, scope: Scope, parent_id: str) -> str | None:
+def _away(connection: sqlite3.Connection, scope: owned.Scope, parent_id: str) -> str | None:
     """Return the status of an Episode that is away; None: it is there, or there is none."""
     row = connection.execute(
-        "SELECT status FROM entries INDEXED BY entries_away WHERE app = ? AND project = ? AND owner_type = ? AND owner_id = ?"  # noqa: S608
+        f"SELECT status FROM entries INDEXED BY entries_away WHERE {_OWNER}"  # noqa: S608
         f" AND entry_id IN (?, ?) AND {_IS_AWAY} LIMIT 1",
         (*scope, parent_id, parent_id.removeprefix(f"{scope[3]}_")),
     ).fetchone()
     return None if row is None else str(row[0])
 
 
-def _facts(connection: sqlite3.Connection, scope: Scope, episode_id: str, more: str = "") -> set[str]:
+def _facts(connection: sqlite3.Connection, scope: owned.Scope, episode_id: str, more: str = "") -> set[str]:
     """Return the ids of the facts of an Episode."""
     rows = connection.execute(
-        "SELECT entry_id FROM entries INDEXED BY entries_parent WHERE app = ? AND project = ? AND owner_type = ?"  # noqa: S608
-        f" AND owner_id = ? AND parent_id IN (?, ?) AND kind = 'atomic_fact' AND parent_id <> '' {more}",
+        f"SELECT entry_id FROM entries INDEXED BY entries_parent WHERE {_OWNER}"  # noqa: S608
+        f" AND parent_id IN (?, ?) AND kind = 'atomic_fact' AND parent_id <> '' {more}",
         (*scope, episode_id, types.public_id(scope[3], episode_id)),
     )
     return {str(entry_id) for (entry_id,) in rows}
 
 
-def _has_deprecations(connection: sqlite3.Connection, scope: Scope) -> bool:
+def _has_deprecations(connection: sqlite3.Connection, scope: owned.Scope) -> bool:
     row = connection.execute(
-        "SELECT 1 FROM deprecations WHERE app = ? AND project = ? AND owner_type = ? AND owner_id = ? LIMIT 1", scope
+        f"SELECT 1 FROM deprecations WHERE {_OWNER} LIMIT 1",  # noqa: S608
+        scope,
     ).fetchone()
     return row is not None
 
 
-def _with_predecessors(connection: sqlite3.Connection, scope: Scope, ids: set[str]) -> set[str]:
+def _with_predecessors(connection: sqlite3.Connection, scope: owned.Scope, ids: set[str]) -> set[str]:
     """Return `ids` and every id whose chain of successors passes through one of them."""
     found, waiting = set(ids), list(ids)
     while waiting:
         rows = connection.execute(
-            "SELECT entry_id FROM deprecations WHERE app = ? AND project = ? AND owner_type = ? AND owner_id = ?"
-            " AND successor = ?",
+            f"SELECT entry_id FROM deprecations WHERE {_OWNER} AND successor = ?",  # noqa: S608
             (*scope, waiting.pop()),
         )
         for (entry_id,) in rows:
@@ -194,11 +195,11 @@ def _with_predecessors(connection: sqlite3.Connection, scope: Scope, ids: set[st
     return found
 
 
-def _rows(connection: sqlite3.Connection, scope: Scope, entry_id: str) -> list[_Row]:
+def _rows(connection: sqlite3.Connection, scope: owned.Scope, entry_id: str) -> list[_Row]:
     rows = connection.execute(
-        "SELECT e.key, e.path, e.nth, f.date, e.kind, e.parent_id, e.is_shadowed, e.own_status, e.status, e.deprecated_by"
+        "SELECT e.key, e.path, e.nth, f.date, e.kind, e.parent_id, e.is_shadowed, e.own_status, e.status, e.deprecated_by"  # noqa: S608
         " FROM entries e JOIN files f ON f.path = e.path"
-        " WHERE e.app = ? AND e.project = ? AND e.owner_type = ? AND e.owner_id = ? AND e.entry_id = ?",
+        f" WHERE {owned.by('e')} AND e.entry_id = ?",
         (*scope, entry_id),
     )
     return [
@@ -233,7 +234,7 @@ def _choose(connection: sqlite3.Connection, order: numbering.Numbering, entry_id
     return is_changed
 
 
-def live_successor(connection: sqlite3.Connection, scope: Scope, entry_id: str) -> str | None:
+def live_successor(connection: sqlite3.Connection, scope: owned.Scope, entry_id: str) -> str | None:
     """Return the direct successor of `entry_id` when it counts as deprecated, else None."""
     first = following = _successor(connection, scope, entry_id)
     seen = {entry_id}
@@ -247,31 +248,30 @@ def live_successor(connection: sqlite3.Connection, scope: Scope, entry_id: str) 
     return first if is_there else None
 
 
-def _successor(connection: sqlite3.Connection, scope: Scope, entry_id: str) -> str | None:
+def _successor(connection: sqlite3.Connection, scope: owned.Scope, entry_id: str) -> str | None:
     rows = connection.execute(
-        "SELECT successor FROM deprecations WHERE app = ? AND project = ? AND owner_type = ? AND owner_id = ?"
-        " AND entry_id = ? ORDER BY path",
+        f"SELECT successor FROM deprecations WHERE {_OWNER} AND entry_id = ? ORDER BY path",  # noqa: S608
         (*scope, entry_id),
     ).fetchall()
     return next((str(each) for (each,) in rows if not _is_undone(connection, scope, entry_id, each)), None)
 
 
-_UNDONE_ANY = """
-SELECT 1 FROM reflection_report WHERE app_id = ? AND project_id = ? AND owner_type = ? AND owner_id = ?
+_UNDONE_ANY = f"""
+SELECT 1 FROM reflection_report WHERE {owned.by(columns=owned.REPORT_COLUMNS)}
     AND merged_entry_id = ? AND status = 'rolled_back' LIMIT 1
-"""
-_UNDONE = """
+"""  # noqa: S608
+_UNDONE = f"""
 SELECT 1 FROM reflection_report r, json_each(r.source_members) m
-WHERE r.app_id = ? AND r.project_id = ? AND r.owner_type = ? AND r.owner_id = ? AND r.merged_entry_id = ?
-    AND r.status = 'rolled_back' AND json_extract(m.value, '$.member_id') IN (?{more}) LIMIT 1
-"""
-_PARENTS = """
-SELECT DISTINCT parent_id FROM entries WHERE app = ? AND project = ? AND owner_type = ? AND owner_id = ? AND entry_id = ?
+WHERE {owned.by("r", owned.REPORT_COLUMNS)} AND r.merged_entry_id = ?
+    AND r.status = 'rolled_back' AND json_extract(m.value, '$.member_id') IN (?{{more}}) LIMIT 1
+"""  # noqa: S608
+_PARENTS = f"""
+SELECT DISTINCT parent_id FROM entries WHERE {_OWNER} AND entry_id = ?
     AND kind = 'atomic_fact' AND parent_id <> ''
-"""
+"""  # noqa: S608
 
 
-def _is_undone(connection: sqlite3.Connection, scope: Scope, entry_id: str, successor: str) -> bool:
+def _is_undone(connection: sqlite3.Connection, scope: owned.Scope, entry_id: str, successor: str) -> bool:
     """Return whether the consolidation is rolled back in which `successor` took the place of an entry, or of its Episode."""
     is_any = connection.execute(_UNDONE_ANY, (*scope, successor)).fetchone()
     if is_any is None:
@@ -282,9 +282,9 @@ def _is_undone(connection: sqlite3.Connection, scope: Scope, entry_id: str, succ
     return connection.execute(sql, (*scope, successor, *ids)).fetchone() is not None
 
 
-def _exists(connection: sqlite3.Connection, scope: Scope, entry_id: str) -> bool:
+def _exists(connection: sqlite3.Connection, scope: owned.Scope, entry_id: str) -> bool:
     row = connection.execute(
-        "SELECT 1 FROM entries WHERE app = ? AND project = ? AND owner_type = ? AND owner_id = ? AND entry_id = ? LIMIT 1",
+        f"SELECT 1 FROM entries WHERE {_OWNER} AND entry_id = ? LIMIT 1",  # noqa: S608
         (*scope, entry_id),
     ).fetchone()
     return row is not None
@@ -306,9 +306,8 @@ def _set_status(
 async def pointing(reader: read.Reader, owner: types.Owner, successor: str) -> list[tuple[types.RelPath, str]]:
     """Return file and id of every entry of an owner that a file says was replaced by `successor`, be it there or not."""
     found = await reader.fetch(
-        "SELECT path, entry_id FROM deprecations WHERE app = ? AND project = ? AND owner_type = ? AND owner_id = ?"
-        " AND successor = ? ORDER BY path, entry_id",
-        (owner.app, owner.project, owner.type, owner.id, successor),
+        f"SELECT path, entry_id FROM deprecations WHERE {_OWNER} AND successor = ? ORDER BY path, entry_id",  # noqa: S608
+        (*owned.scope(owner), successor),
     )
     return [(types.RelPath(path), str(entry_id)) for path, entry_id in found]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from everosd import types
+from everosd.store import owned
 
 
 class EntryState(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +85,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def scope(self) -> tuple[str, str, str, str]:
         """The owner as the ledger's columns have it."""
-        return (self.owner.app, self.owner.project, self.owner.type, self.owner.id)
+        return owned.scope(self.owner)
 
     @property
     def entry_ids(self) -> set[str]:

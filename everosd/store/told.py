@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from everosd import types
 from everosd.log import entry_text, escape
-from everosd.store import read
+from everosd.store import owned, read
 
-_WRITTEN = """
+_WRITTEN = f"""
 SELECT e.key FROM entries e
-WHERE e.app = ? AND e.project = ? AND e.owner_type = ? AND e.owner_id = ? AND e.kind = ? AND e.is_shadowed = 0
+WHERE {owned.by("e")} AND e.kind = ? AND e.is_shadowed = 0
 AND e.status = 'active' AND e.entry_id > ? AND e.entry_id NOT GLOB '??_????????_h*'
 AND instr(e.raw, '**extracted_by**: ') > 0
 ORDER BY e.entry_id DESC LIMIT ?
-"""
+"""  # noqa: S608  # our own columns
 
-_JOINED = """
+_JOINED = f"""
 SELECT e.key, m.added_us FROM cluster_members m CROSS JOIN entries e INDEXED BY entries_owner ON e.app = m.app
 AND e.project = m.project AND e.owner_type = m.owner_type AND e.owner_id = m.owner_id AND e.entry_id = m.member_id
-WHERE m.app = ? AND m.project = ? AND m.owner_type = ? AND m.owner_id = ? AND m.added_us >= ?
+WHERE {owned.by("m")} AND m.added_us >= ?
 AND e.kind = ? AND e.is_shadowed = 0 AND e.status = 'active' AND instr(e.raw, '**extracted_by**: ') = 0
 ORDER BY m.added_us DESC LIMIT ?
-"""
+"""  # noqa: S608  # our own columns
 """From the members to their entries: the other way round the text of every Episode is read for the few that are new."""
 
 _MESSAGE = """
