@@ -115,12 +115,7 @@ class Meaning:
 
     async def run(self, search: query.Search) -> None:
         """Keep the model of the settings in force open until cancelled; where it cannot be, search goes by keyword."""
-        try:
-            provider = await asyncio.to_thread(importlib.import_module, "everosd.models.provider")
-        except (ImportError, RuntimeError) as error:  # the latter is NumPy's, on a processor that it was not built for
-            log.exception("models_unusable")
-            self.embedding.give_up(f"{error}; install everosd again")
-            return
+        provider = await asyncio.to_thread(importlib.import_module, "everosd.models.provider")
         self._queries = provider.open_queries(self._settings, self._clock)
         queries = self._queries
         self.embedding.on_space, self.embedding.trouble = queries.forget, lambda: queries.state
@@ -272,15 +267,11 @@ def _import(names: Iterable[str]) -> None:
 
 
 def _opener(settings: config.Config) -> Callable[[Path], tuple[vector.VectorIndex, bool]]:
-    """Return what opens the vector index; on the index's own thread, because NumPy takes its time to import."""
+    """Return what opens the vector index, on the index's own thread; nothing waits for it."""
 
     def opened(folder: Path) -> tuple[vector.VectorIndex, bool]:
-        try:
-            from everosd.index import vector
-        except (ImportError, RuntimeError) as error:
-            unusable = errors.IndexUnavailable(VECTORS, str(error))
-            unusable.hint = "install everosd again; keyword search needs nothing of this"
-            raise unusable from error
+        from everosd.index import vector
+
         return vector.open_or_set_aside(folder, memory_bytes=settings.vectors.memory_mb << 20)
 
     return opened

@@ -33,7 +33,7 @@ PATIENCE_S = 5.0
 """Nothing runs, nothing ends, and something failed: the rest waits for a model or a disk, and is done later."""
 LOOK_S = 0.02
 STIR_S = 0.5
-"""How often an empty root is looked at whether it still is."""
+"""How often an empty root that nobody asks anything of is looked at whether it still is empty."""
 COMMIT_PAUSE_S = 0.25
 """Between two commits of the text index while messages come in: each takes 5 ms of CPU, and twenty sessions that are
 flushed at once need one."""
@@ -118,9 +118,10 @@ class Learning:
             tasks.create_task(self._make_soon(), name="faculties")
 
     async def _make_soon(self) -> None:
-        """Have what reads and follows made as soon as the root is not empty: whoever needs it then hardly waits for it."""
-        while not self._cascade.lsn and not self.intake.is_used:
-            await self._clock.sleep(STIR_S)
+        """Have what reads and follows made once the root is not empty, before somebody has to wait for it."""
+        while not (self._cascade.lsn or self.intake.is_used.is_set()):
+            await clocks.wait(self.intake.is_used, STIR_S, self._clock)
+        await self.intake.give_way()  # importing keeps Python's lock from whoever is being answered
         await self.strategies.get()
 
     async def _make(self) -> faculties.Faculties:

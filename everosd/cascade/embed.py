@@ -193,10 +193,6 @@ class Embedding:
         self._store.limit(settings.cache_max_mb << 20)
         self.wake()
 
-    def give_up(self, reason: str) -> None:
-        """Make no vectors, and say why."""
-        self._reason = reason
-
     def wake(self) -> None:
         """Tell that the index may owe something, or that the model may answer again."""
         if self._owed_nothing:
@@ -248,11 +244,7 @@ class Embedding:
         await self._store.close()
 
     async def _open_cache(self) -> None:
-        try:
-            cache = await asyncio.to_thread(importlib.import_module, "everosd.models.cache")
-        except (ImportError, RuntimeError) as error:  # NumPy is broken: neither an index nor a model will open
-            await asyncio.to_thread(log.warning, "embedding_cache_unusable", reason=str(error))
-            return
+        cache = await asyncio.to_thread(importlib.import_module, "everosd.models.cache")
         max_bytes = (1024 if self._settings is None else self._settings.cache_max_mb) << 20  # else `use` says it later
         self._store = turn.Store(cache.Cache(self._cache_path, max_bytes, self._clock))  # which opens nothing yet
 
@@ -329,6 +321,8 @@ class Embedding:
 
     async def _read(self, owed: Sequence[vector.Owed]) -> list[turn.Entry]:
         """Return the texts of entries; one that changed meanwhile comes again."""
+        if not owed:
+            return []  # cutting texts takes NumPy
         rows: dict[int, row.EntryRow] = {one.key: one for one in await self._reader.rows([one.key for one in owed])}
         assert self._settings is not None  # noqa: S101  # a model came with them
         return await asyncio.to_thread(turn.entries, owed, rows, self._settings.max_tokens)

@@ -18,12 +18,12 @@ import structlog
 from everosd import errors, types
 from everosd.cascade import project
 from everosd.index import contract
+from everosd.models import embed
 from everosd.store import row
 
 if TYPE_CHECKING:
     from everosd.index import vector
     from everosd.models import cache as caches
-    from everosd.models import embed
 
 T = TypeVar("T")
 
@@ -294,7 +294,7 @@ def entries(owed: Sequence[vector.Owed], rows: Mapping[int, row.EntryRow], max_t
             continue
         body = _DAY.sub("", source.body) if source.kind == "atomic_fact" else source.body
         texts = cutting.pieces(source.title, body, max_tokens)
-        pieces = tuple(Piece(text=text, digest=cutting.digest(text)) for text in texts)
+        pieces = tuple(Piece(text=text, digest=embed.digest(text)) for text in texts)
         at = rows[one.key]
         found.append(Entry(key=one.key, digest=one.digest, path=at.path, line=at.line, pieces=pieces))
     return found
@@ -302,12 +302,10 @@ def entries(owed: Sequence[vector.Owed], rows: Mapping[int, row.EntryRow], max_t
 
 def _halves(whole: Piece) -> list[Piece]:
     """Return a refused text in two parts; none where it is too short for that."""
-    from everosd.models import piece as cutting
-
     if len(whole.text) < 2 * MIN_SPLIT_CHARS:
         return []
     middle = len(whole.text) // 2
     at = whole.text.rfind(" ", MIN_SPLIT_CHARS, middle)
     at = middle if at < 0 else at
     parts = (whole.text[:at].strip(), whole.text[at:].strip())
-    return [Piece(text=part, digest=cutting.digest(part)) for part in parts if part]
+    return [Piece(text=part, digest=embed.digest(part)) for part in parts if part]

@@ -10,11 +10,10 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from everosd.index import contract, where
+from everosd.index import fields, where
 
 T = TypeVar("T")
 N = TypeVar("N", bound=np.generic)
@@ -30,49 +29,6 @@ NEVER_US = 2**63 - 1
 
 _VALUE_BYTES = 160  # a distinct value: the string, its place in the list and in the dict
 _ROW_BYTES = 5 * 8 + (6 + len(where.FILINGS)) * 4  # five numbers, twelve codes
-
-
-class Fields(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """What a search needs to know of a document beside its vectors; kept with it. New fields come last, with a default."""
-
-    kind: str
-    status: str
-    timestamp_us: int
-    expires_us: int | None
-    session_id: str
-    parent_type: str
-    parent_id: str
-    sender_ids: tuple[str, ...]
-    own_link: int
-    parent_link: int
-    memory_type: str = ""
-    memory_path: str = ""
-    bucket: str = ""
-    scope: str = ""
-    team_id: str = ""
-    semantic_key: str = ""
-
-
-def fields(document: contract.Document) -> Fields:
-    """Return what is kept of a document."""
-    return Fields(
-        kind=document.kind,
-        status=document.status,
-        timestamp_us=document.timestamp_us,
-        expires_us=document.expires_us,
-        session_id=document.session_id,
-        parent_type=document.parent_type,
-        parent_id=document.parent_id,
-        sender_ids=document.sender_ids,
-        own_link=contract.link(document.owner, document.entry_id),
-        parent_link=contract.link(document.owner, document.parent_id),
-        memory_type=document.memory_type,
-        memory_path=document.memory_path,
-        bucket=document.bucket,
-        scope=document.scope,
-        team_id=document.team_id,
-        semantic_key=document.semantic_key,
-    )
 
 
 class Columns:
@@ -111,7 +67,7 @@ class Columns:
         for coded in self._coded():
             coded.codes = resized(coded.codes, n, capacity)
 
-    def put(self, rows: NDArray[np.int64], keys: Sequence[int], given: Sequence[Fields]) -> None:
+    def put(self, rows: NDArray[np.int64], keys: Sequence[int], given: Sequence[fields.Fields]) -> None:
         """Write one document's key and fields into each of these rows."""
         self.keys[rows] = keys
         self.own_links[rows] = [each.own_link for each in given]

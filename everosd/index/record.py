@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from everosd import errors, types
-from everosd.index import contract, mask
+from everosd.index import contract, fields
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 NAME = "vectors"
 """The index that is spoken of in errors."""
@@ -23,11 +25,11 @@ NAME = "vectors"
 SCALE = 32_767
 """What 1.0 is stored as."""
 
-Codes = NDArray[np.int16]
+Codes: TypeAlias = "NDArray[np.int16]"
 """`(n, dim)`: vectors as they are stored."""
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(mask.Fields)
+_DECODER = msgspec.msgpack.Decoder(fields.Fields)
 
 
 class Name(NamedTuple):
@@ -45,7 +47,7 @@ class Row(NamedTuple):
     name: Name
     digest: bytes
     """`contract.text_digest`; empty: it has no text and needs no vectors."""
-    fields: mask.Fields
+    fields: fields.Fields
 
 
 class Owed(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,18 +93,22 @@ def of(document: contract.Document, *, is_short: bool) -> Row:
     return Row(
         Name(contract.scope(document.owner), is_short),
         contract.text_digest(document) if has_text else b"",
-        mask.fields(document),
+        fields.of(document),
     )
 
 
 def encode(vectors: NDArray[np.float32]) -> Codes:
     """Return unit vectors as they are stored."""
+    import numpy as np
+
     codes: Codes = np.rint(np.clip(vectors, -1.0, 1.0) * np.float32(SCALE)).astype("<i2")
     return codes
 
 
 def decode(codes: Codes) -> NDArray[np.float32]:
     """Return stored vectors as numbers."""
+    import numpy as np
+
     vectors: NDArray[np.float32] = codes.astype(np.float32) / np.float32(SCALE)
     return vectors
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Container, Generator, Iterable, Iterator, 
 from pathlib import Path
 
 import msgspec
-import numpy as np
 import structlog
 
 from everosd import errors, types
@@ -338,6 +337,8 @@ class Slab:
             return None
         if len(blob) != 2 * n * dim or crc != record.vectors_crc(key, self._space_id, digest, blob):
             return None
+        import numpy as np
+
         return np.frombuffer(blob, dtype="<i2").reshape(n, dim)
 
     def _drop(self, keys: Sequence[int]) -> None:

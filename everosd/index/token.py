@@ -62,8 +62,6 @@ _WORD_ASCII = re.compile(rf"\w+(?:[{_JOINERS}]\w+)*(?:\+\+|#)?")
 _WORD = re.compile(rf"[\w{_MARKS}]+(?:[{_JOINERS}][\w{_MARKS}]+)*(?:\+\+|#)?|[{_EMOJI}]")
 _PART = re.compile(rf"[^_{_JOINERS}#]+")
 _PIECE = re.compile(r"[^@/:\\&]+")
-_RUN = re.compile(rf"[{_UNSPACED}{_MARKS}]*[{_UNSPACED}][{_UNSPACED}{_MARKS}]*|[^{_UNSPACED}]+")
-_CLUSTER = re.compile(rf"[^{_MARKS}][{_MARKS}]*|[{_MARKS}]+")
 _IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
 _STEMMABLE = re.compile(r"[a-z]{3,32}")
 # Arabic and Hebrew vowel points, tatweel, joiners and variation selectors: optional in writing, so taken away.
@@ -205,7 +203,7 @@ def _part_forms(part: str, weight: float) -> Iterator[tuple[str, float]]:
     if _IS_UNSPACED.search(part) is None:
         yield from _word_forms(part, weight)
         return
-    for run in _RUN.findall(part):
+    for run in _run().findall(part):
         if _IS_UNSPACED.search(run) is None:
             yield from _word_forms(run, weight)
         else:
@@ -224,9 +222,21 @@ def _word_forms(word: str, weight: float) -> Iterator[tuple[str, float]]:
     yield stem, weight * (1 - EXACT_WEIGHT)
 
 
+@functools.cache
+def _run() -> re.Pattern[str]:
+    """Match what is, and what is not, written without spaces; compiled with the first such text, since it takes a while."""
+    return re.compile(rf"[{_UNSPACED}{_MARKS}]*[{_UNSPACED}][{_UNSPACED}{_MARKS}]*|[^{_UNSPACED}]+")
+
+
+@functools.cache
+def _cluster() -> re.Pattern[str]:
+    """Match a character with the marks on it; compiled as `_run` is."""
+    return re.compile(rf"[^{_MARKS}][{_MARKS}]*|[{_MARKS}]+")
+
+
 def _run_forms(run: str, weight: float) -> Iterator[tuple[str, float]]:
     """Yield characters (with the marks on them) and pairs of neighbours."""
-    clusters = _CLUSTER.findall(run)
+    clusters = _cluster().findall(run)
     if len(clusters) == 1:
         yield clusters[0][:MAX_TERM_CHARS], weight
         return

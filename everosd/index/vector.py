@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import importlib
 import threading
 from collections.abc import Callable, Container, Iterable, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
 import structlog
 
 from everosd import errors, types
-from everosd.index import build, contract, graph, intact, partition, record, slab, text, where
+from everosd.index import contract, intact, record, slab, text, where
+
+if TYPE_CHECKING:
+    from everosd.index import build, partition
 
 Owed: TypeAlias = record.Owed
 Embedded: TypeAlias = record.Embedded
@@ -56,9 +59,13 @@ class VectorIndex:
             raise errors.IndexUnavailable(self.name, str(error)) from error
         self._slab = slab.Slab(folder)
         self.is_new = self._slab.is_new
-        self._graphs = graph.Folder(folder / _GRAPHS)
-        self._sweep()
-        self._builder = build.Builder(self._graphs, _not_built)
+        self._has_arrays = False
+        if self._slab.n_documents:
+            self._load_arrays()
+        if (folder / _GRAPHS).is_dir():
+            self._sweep()
+        self._made_builder: build.Builder | None = None
+        self._is_closed = False
         self._change_lock = threading.Lock()  # one change at a time, from the disk to the memory
         self._loaded: collections.OrderedDict[record.Name, partition.Partition] = collections.OrderedDict()
         self._sizes: dict[record.Name, int] = {}
@@ -96,12 +103,18 @@ class VectorIndex:
         return self._slab.n_owed
 
     def write(self, documents: Iterable[contract.Document], removed: Iterable[types.EntryKey]) -> None:
-        """Replace documents by key and remove keys; idempotent; visible and durable after `commit`."""
+        """Replace documents by key and remove keys; idempotent; visible and durable after `commit`.
+
+        Raises:
+            IndexUnavailable: what counts with vectors cannot be imported.
+        """
+        self._load_arrays()
         with self._change_lock:
             self._pending.update(_changes(documents, removed))
 
     def show(self, documents: Sequence[contract.Document], removed: Sequence[types.EntryKey]) -> None:
         """Let searches see a small batch now, before it is durable; the `write` and `commit` of it have to follow."""
+        self._load_arrays()
         changes = _changes(documents, removed)
         with self._change_lock:
             before = self._slab.before(changes)
@@ -178,6 +191,10 @@ class VectorIndex:
 
     def score(self, query: partition.Vector, bounds: where.Where, links: Iterable[int]) -> list[contract.Hit]:
         """Return the entries that these links stand for, within the bounds; those without vectors are left out."""
+        if not self.count():
+            return []
+        import numpy as np
+
         wanted = np.array(sorted({number for number in links if number}), dtype=np.int64)
         if not len(wanted):
             return []
@@ -216,7 +233,10 @@ class VectorIndex:
 
         Partitions in memory still answer, until another index has taken the place of this one.
         """
-        self._builder.close()
+        with self._loaded_lock:
+            self._is_closed, builder = True, self._made_builder
+        if builder is not None:
+            builder.close()
         with self._change_lock, self._load_lock:
             self._pending = {}
             self._slab.close()
@@ -224,6 +244,8 @@ class VectorIndex:
     def _partitions(self, query: partition.Vector, bounds: where.Where) -> list[partition.Partition]:
         space = self.space
         if space is None:
+            return []
+        if not self.count():
             return []
         if query.shape != (space.dim,):
             raise errors.WrongWidth(query.shape[-1] if query.ndim else 0, space.dim, str(space))
@@ -236,6 +258,8 @@ class VectorIndex:
         return [part for part in found if part.dim == space.dim]  # `use` came in between
 
     def _partition(self, name: record.Name) -> partition.Partition:
+        from everosd.index import partition
+
         with self._loaded_lock:
             found = self._loaded.get(name)
             if found is not None:
@@ -299,15 +323,48 @@ class VectorIndex:
     def _ask_for_graph(self, part: partition.Partition) -> None:
         space = self.space
         if part.wants_graph and space is not None and part.dim == space.dim:
+            from everosd.index import build
+
             self._builder.ask(build.Job(part.name, part, space))
+
+    @property
+    def _builder(self) -> build.Builder:
+        """What builds graphs, from the first partition on that wants one."""
+        from everosd.index import build, graph
+
+        with self._loaded_lock:
+            if self._made_builder is None:
+                self._made_builder = build.Builder(graph.Folder(self.folder / _GRAPHS), _not_built)
+                if self._is_closed:  # a search that was under way
+                    self._made_builder.close()
+            return self._made_builder
+
+    def _load_arrays(self) -> None:
+        """Import NumPy and hnswlib, 11 MB and 0.2 s the first time: with the first document, not with an empty index.
+
+        Raises:
+            IndexUnavailable: they cannot be.
+        """
+        if self._has_arrays:
+            return
+        try:
+            importlib.import_module("everosd.index.build")
+        except (ImportError, RuntimeError) as error:  # the latter is NumPy's, on a processor that it was not built for
+            unusable = errors.IndexUnavailable(self.name, str(error))
+            unusable.hint = "install everosd again; keyword search needs nothing of this"
+            raise unusable from error
+        self._has_arrays = True
 
     def _sweep(self) -> None:
         """Remove graphs of partitions that are small by now, and what a crash left of others."""
-        self._graphs.sweep()
-        for name in self._graphs.names():
+        from everosd.index import graph, partition
+
+        graphs = graph.Folder(self.folder / _GRAPHS)
+        graphs.sweep()
+        for name in graphs.names():
             n_documents = self._slab.size(int(name)) if name.isdigit() else 0
             if n_documents < partition.GRAPH_ROWS // 8:  # of which each may have many pieces
-                self._graphs.remove(name)
+                graphs.remove(name)
 
     def _weigh(self, name: record.Name, part: partition.Partition) -> None:
         """Note what a partition takes now; let go of those searched longest ago, until the others fit."""

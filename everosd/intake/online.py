@@ -154,6 +154,8 @@ class Intake:
         self._retention = retention.Retention(
             cascade=cascade, lines=self._lines, settings=settings, time=time, caught_up=caught_up
         )
+        self.is_used = asyncio.Event()
+        """Anything was asked since the start."""
         self._n_asking = 0
         self._asked_s = self._extracted_s = float("-inf")
         self._n_extracting = 0
@@ -376,17 +378,13 @@ class Intake:
     @contextlib.contextmanager
     def _asking(self) -> Iterator[None]:
         """Note that somebody waits for an answer while the block runs."""
+        self.is_used.set()
         self._n_asking += 1
         try:
             yield
         finally:
             self._n_asking -= 1
             self._asked_s = self._clock.monotonic_s()
-
-    @property
-    def is_used(self) -> bool:
-        """Whether anything was asked since the start, or is left from before it."""
-        return self._n_asking > 0 or self._asked_s > float("-inf") or self.n_left() > 0
 
     def is_asked(self) -> bool:
         """Tell whether somebody waits for an answer just now."""

@@ -12,13 +12,13 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Literal, cast
-
-import numpy as np
+from typing import TYPE_CHECKING, Literal, cast
 
 from everosd import config, errors, types
 from everosd.models import calibration, embed, worker
-from everosd.models.embed import Vectors
+
+if TYPE_CHECKING:
+    from everosd.models.embed import Vectors
 
 NAME = "builtin"
 SPACE = types.Space(model="multilingual-e5-small-q4", dim=384, calibration=calibration.NAME)
@@ -49,6 +49,7 @@ class Builtin:
 
     def __init__(self, *, idle_s: float = IDLE_S, answer_s: float = ANSWER_S) -> None:
         """Start nothing yet. `idle_s`: how long the process for passages waits for more; `answer_s`: for an answer."""
+        self._arrays = embed.Arrays(NAME, calibration.means)
         self._passages = _Worker(worker.PASSAGE, _PASSAGES_NICENESS, idle_s=idle_s, answer_s=answer_s)
         self._queries = _Worker(worker.QUERY, 0, idle_s=None, answer_s=answer_s)
 
@@ -77,15 +78,19 @@ class Builtin:
 
     async def passages(self, texts: Sequence[str]) -> Vectors:
         """Return `(len(texts), dim)`. One text after the other: the model is no faster with many at once."""
+        await self._arrays.load()
+        import numpy as np
+
         if not texts:
             return np.zeros((0, SPACE.dim), dtype=np.float32)
         found = np.stack([await self._passages.vector(text) for text in texts])
-        return embed.checked(NAME, calibration.applied(found, calibration.PASSAGES), len(texts), SPACE.dim)
+        return embed.checked(NAME, calibration.applied(found, calibration.means()[0]), len(texts), SPACE.dim)
 
     async def query(self, text: str) -> Vectors:
         """Return `(dim,)`. Sent again only after a crash."""
-        found = (await self._queries.vector(text))[np.newaxis]
-        vector: Vectors = embed.checked(NAME, calibration.applied(found, calibration.QUERIES), 1, SPACE.dim)[0]
+        await self._arrays.load()
+        found = (await self._queries.vector(text)).reshape(1, -1)
+        vector: Vectors = embed.checked(NAME, calibration.applied(found, calibration.means()[1]), 1, SPACE.dim)[0]
         return vector
 
     async def close(self) -> None:
@@ -150,6 +155,8 @@ class _Worker:
         self._n_deaths, self._not_before = 0, 0.0
         if kind == worker.FAILED:
             raise errors.LLMRejected(NAME, body.decode("utf-8", "replace"))
+        import numpy as np
+
         return np.frombuffer(body, dtype="<f4").astype(np.float32, copy=False)
 
     async def _ready(self) -> _Process:

@@ -14,16 +14,18 @@ import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-import numpy as np
 import structlog
-from numpy.typing import NDArray
 
 from everosd import clock, errors, types
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 T = TypeVar("T")
-Vector = NDArray[np.float32]
+Vector: TypeAlias = "NDArray[np.float32]"
 
 log = structlog.get_logger(__name__)
 
@@ -178,6 +180,8 @@ class Cache:
         return int(self._time.now().timestamp()) // _S_PER_DAY
 
     def _get(self, connection: sqlite3.Connection, space: types.Space, digests: Sequence[bytes]) -> dict[bytes, Vector]:
+        import numpy as np
+
         number = self._number(connection, space)
         if number is None:
             return {}

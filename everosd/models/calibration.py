@@ -7,11 +7,12 @@ their own: taken away together, what is left differs by the text and not by whic
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from everosd.models.embed import Vectors
+if TYPE_CHECKING:
+    from everosd.models.embed import Vectors
 
 NAME = "mean-1"
 """Changes with the numbers in the file: vectors of another mean cannot be compared."""
@@ -19,11 +20,20 @@ NAME = "mean-1"
 FILE = Path(__file__).with_name("e5_mean.npy")
 """`(2, dim)` float32: the means for passages and for queries, made by `python -m bench.calibration`."""
 
-PASSAGES, QUERIES = np.load(FILE, allow_pickle=False)
+
+@functools.cache
+def means() -> tuple[Vectors, Vectors]:
+    """Return the means for passages and for queries, `(dim,)` each. Reads one small file."""
+    import numpy as np
+
+    passages, queries = np.load(FILE, allow_pickle=False)
+    return passages, queries
 
 
 def applied(vectors: Vectors, mean: Vectors) -> Vectors:
     """Return vectors `(n, dim)` without their mean, rows of length 1; a row that has no direction is zero."""
+    import numpy as np
+
     rest = vectors - mean
     lengths = np.linalg.norm(rest, axis=-1, keepdims=True)
     unit: Vectors = np.divide(rest, lengths, out=np.zeros_like(rest), where=lengths > 0)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+import asyncio
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from everosd import errors, types
 
-Vectors = NDArray[np.float32]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Vectors: TypeAlias = "NDArray[np.float32]"
 """`(n, dim)` float32, rows of length 1; or `(dim,)` for one text."""
 
 
@@ -52,12 +55,46 @@ class Embedder(Protocol):
         """Release connections and processes; calls under way fail with LLMUnavailable."""
 
 
+def digest(text: str) -> bytes:
+    """Return 16 bytes that stand for one text."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+class Arrays:
+    """NumPy for one embedder: imported with the first vector, since a root without entries needs none."""
+
+    def __init__(self, provider: str, load: Callable[[], object] | None = None) -> None:
+        """Import nothing yet; errors name `provider`. `load` is called in a thread and brings NumPy with what it does."""
+        self._provider, self._load = provider, load or _numpy
+        self._is_loaded = False
+
+    async def load(self) -> None:
+        """Import it beside the event loop; what imports it afterwards waits for nothing.
+
+        Raises:
+            LLMUnavailable: it cannot be imported.
+        """
+        if self._is_loaded:
+            return
+        try:
+            await asyncio.to_thread(self._load)
+        except (ImportError, RuntimeError) as error:  # the latter on a processor that it was not built for
+            raise errors.LLMUnavailable(self._provider, str(error), hint="install everosd again") from error
+        self._is_loaded = True
+
+
+def _numpy() -> None:
+    import numpy as np  # noqa: F401
+
+
 def checked(provider: str, vectors: Vectors, n_texts: int, dim: int | None) -> Vectors:
     """Return vectors with rows of length 1, if they can be used.
 
     Raises:
         LLMRejected: wrong count, wrong width, not finite, or nothing but zeros.
     """
+    import numpy as np
+
     given = np.asarray(vectors, dtype=np.float32)
     if given.ndim != 2 or given.shape[0] != n_texts:  # noqa: PLR2004  # rows and columns
         raise errors.LLMRejected(provider, f"gave {given.shape[0] if given.ndim else 0} vectors for {n_texts} texts")

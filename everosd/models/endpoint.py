@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 import structlog
 
 from everosd import clock, config, errors, types
@@ -51,6 +50,7 @@ class Endpoint(wire.Wire):
         self.batch_size = settings.batch_size
         self.max_concurrent = settings.max_concurrent
         self._settings = settings
+        self._arrays = embed.Arrays(self.name)
         self._passages = asyncio.Semaphore(settings.max_concurrent)
         self._queries = asyncio.Semaphore(settings.query_max_concurrent)
         self._dim = settings.dim or None
@@ -81,6 +81,9 @@ class Endpoint(wire.Wire):
 
     async def passages(self, texts: Sequence[str]) -> embed.Vectors:
         """Return `(len(texts), dim)`; in as many requests as the endpoint needs to answer in time."""
+        await self._arrays.load()
+        import numpy as np
+
         found: list[embed.Vectors] = []
         n_done = 0
         while n_done < len(texts):
@@ -110,6 +113,7 @@ class Endpoint(wire.Wire):
         Raises:
             wire.TimedOut: there was no answer in time; not sent again.
         """
+        await self._arrays.load()
         semaphore = self._queries if is_query else self._passages
         clean = [wire.clean(text) for text in texts]
         n_sent = 0
@@ -220,6 +224,8 @@ def _decode(body: bytes, n_texts: int) -> embed.Vectors | str | None:
         if set(by_index) != set(range(n_texts)):
             return "gave vectors that cannot be told apart"
         in_order = [by_index[number] for number in range(n_texts)]
+    import numpy as np
+
     try:
         vectors = [
             np.frombuffer(base64.b64decode(row.embedding, validate=True), dtype="<f4")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import unicodedata
 
@@ -91,11 +90,6 @@ def pieces(title: str, body: str, max_tokens: int) -> list[str]:
     if lead:
         budget -= int(_sums(lead)[-1]) + 1
     return [f"{lead}\n{part}" if lead else part for part in _split(body, _sums(body), budget)]
-
-
-def digest(text: str) -> bytes:
-    """Return 16 bytes that stand for one piece."""
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def n_tokens(text: str) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 
 from everosd import clock, errors
-from everosd.models import embed, piece
+from everosd.models import embed
 
 log = structlog.get_logger(__name__)
 
@@ -75,7 +75,7 @@ class Queries:
             LLMRejected: not this text.
             ConfigError: the endpoint gives another width than the settings ask for.
         """
-        digest = piece.digest(text)
+        digest = embed.digest(text)
         if (known := self._kept.get(digest)) is not None:
             self._kept.move_to_end(digest)
             self.n_kept += 1
@@ -179,7 +179,7 @@ class Queries:
     async def _recover(self, embedder: embed.Embedder, text: str) -> None:
         """Ask until there is an answer in time; it is the query that failed which is asked again."""
         generation, pause_s = self._generation, FIRST_WAIT_S
-        digest = piece.digest(text)
+        digest = embed.digest(text)
         while True:
             said_s = 0.0 if self._failed is None else self._failed.retry_after_s or 0.0
             self._open_until_s = self._time.monotonic_s() + max(pause_s, said_s)

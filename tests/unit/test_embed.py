@@ -17,7 +17,8 @@ import pytest
 from everosd import clock, config, daemon, errors, types
 from everosd.cascade import embed, rebuild
 from everosd.index import slab, vector
-from everosd.models import cache, piece
+from everosd.models import cache
+from everosd.models import embed as models
 from everosd.search import query
 from tests import embedding_stub
 from tests.unit import test_cascade as unit
@@ -458,7 +459,7 @@ async def test_E01_a_model_named_while_another_one_is_taken_up_has_its_vectors_f
 def n_kept(root: Path, model: str, dim: int) -> int:
     """Return how many of the texts the cache has vectors of under the model's name."""
     kept = cache.Cache(root / daemon.CACHE, 1 << 30)
-    found = kept.get(types.Space(model=model, dim=dim), [piece.digest(text) for text in TEXTS])
+    found = kept.get(types.Space(model=model, dim=dim), [models.digest(text) for text in TEXTS])
     kept.close()
     return len(found)
 

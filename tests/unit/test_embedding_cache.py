@@ -17,7 +17,7 @@ import pytest
 from numpy.typing import NDArray
 
 from everosd import clock, errors, types
-from everosd.models import cache, piece
+from everosd.models import cache, embed
 
 A = types.Space(model="a", dim=32)
 MIB = 1 << 20
@@ -47,7 +47,7 @@ def kept(path: Path) -> Iterator[cache.Cache]:
 def _made(numbers: range, dim: int = 32) -> dict[bytes, NDArray[np.float32]]:
     found = np.random.default_rng(numbers.start).standard_normal((len(numbers), dim)).astype(np.float32)
     found /= np.linalg.norm(found, axis=1, keepdims=True)
-    return {piece.digest(f"text {n}"): row for n, row in zip(numbers, found, strict=True)}
+    return {embed.digest(f"text {n}"): row for n, row in zip(numbers, found, strict=True)}
 
 
 def test_what_was_put_is_found_again(kept: cache.Cache, path: Path) -> None:
@@ -55,7 +55,7 @@ def test_what_was_put_is_found_again(kept: cache.Cache, path: Path) -> None:
     made = _made(range(1200))
     kept.put(A, made)
     kept.close()
-    found = cache.Cache(path, MIB).get(A, [piece.digest("unseen"), *made])
+    found = cache.Cache(path, MIB).get(A, [embed.digest("unseen"), *made])
     assert set(made) == set(found)
     assert [] == [digest for digest, row in made.items() if not np.allclose(row, found[digest], atol=1e-3)]
     assert {np.dtype(np.float32)} == {row.dtype for row in found.values()}
@@ -84,8 +84,8 @@ def test_E01_vectors_of_another_space_are_not_found(kept: cache.Cache, other: ty
     kept.put(A, mine)
     assert {} == kept.get(other, list(mine))
     kept.put(other, others)
-    assert 32 == kept.get(A, list(mine))[piece.digest("text 0")].size
-    assert other.dim == kept.get(other, list(mine))[piece.digest("text 0")].size
+    assert 32 == kept.get(A, list(mine))[embed.digest("text 0")].size
+    assert other.dim == kept.get(other, list(mine))[embed.digest("text 0")].size
 
 
 def test_the_cache_stays_within_its_bound(path: Path) -> None:
@@ -130,9 +130,9 @@ def test_X05_a_flipped_bit_is_never_served(kept: cache.Cache, path: Path) -> Non
     made = _made(range(3))
     kept.put(A, made)
     with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE vectors SET vector = zeroblob(64) WHERE digest = ?", (piece.digest("text 1"),))
+        connection.execute("UPDATE vectors SET vector = zeroblob(64) WHERE digest = ?", (embed.digest("text 1"),))
     connection.close()
-    assert {piece.digest("text 0"), piece.digest("text 2")} == set(kept.get(A, list(made)))
+    assert {embed.digest("text 0"), embed.digest("text 2")} == set(kept.get(A, list(made)))
     kept.put(A, made)
     assert set(made) == set(kept.get(A, list(made)))
 
