@@ -39,6 +39,8 @@ _QUIET_S = 0.2
 _PART = ".part"
 """A save that is being written: whoever finds it after a crash has its source as well."""
 
+_SUFFIX = ".displaced"
+
 GONE = ".gone"
 """What is being erased."""
 
@@ -61,6 +63,8 @@ class Displaced(msgspec.Struct, frozen=True, kw_only=True):
     """True when it is certain that nobody had it open for writing."""
     base: bytes | None
     """What it held, where somebody may still write to it; None where `is_closed`."""
+    is_copy: bool = False
+    """It is ours, of a save that had the name itself for a moment, or has it."""
 
 
 class LateSave(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +77,8 @@ class LateSave(msgspec.Struct, frozen=True, kw_only=True):
     """The version that they had opened; None where it is not known (after a crash)."""
     kept_at: Path | None = None
     """A copy that survives a crash; whoever has brought the save into the log deletes it."""
+    is_copy: bool = False
+    """It had the name for a moment, or may have had it (after a crash): its editor may have written on there."""
 
 
 class _Watched:
@@ -147,6 +153,28 @@ class Watch:
                     return True
         return False
 
+    def taken(self, save: LateSave) -> None:
+        """Note that a save is in the log: the next start does not take it up once more, over what came after it."""
+        mark = file.digest(save.data)
+        with self._lock:
+            for watched in self._watched:
+                if watched.displaced.path == save.path and watched.digest == mark:
+                    _mark_as_known(watched)
+
+    def overtaken(self, path: Path, data: bytes) -> None:
+        """Note what stood under a name when it was replaced: a save that had the name and that it begins with is whole in it."""
+        real = Path(os.path.realpath(path))
+        with self._lock:
+            for watched in self._watched:
+                if watched.displaced.path != real or not watched.displaced.is_copy:
+                    continue
+                with contextlib.suppress(OSError):
+                    held = file.read(watched.displaced.now_at).data
+                    digest = file.digest(held)
+                    if held and digest != watched.digest and data.startswith(held):
+                        watched.digest, watched.base = digest, held
+                        _mark_as_known(watched)
+
     def forget(self, covers: Callable[[Path], bool]) -> None:
         """Delete what was displaced from these paths, also where an editor still has it open."""
         with self._lock:
@@ -199,7 +227,8 @@ class Watch:
         # An empty file is an editor that has truncated and not written yet, or gave up: nothing that one could mean.
         if digest == watched.digest or not read.data:
             return None
-        save = LateSave(path=watched.displaced.path, data=read.data, base=watched.base)
+        displaced = watched.displaced
+        save = LateSave(path=displaced.path, data=read.data, base=watched.base, is_copy=displaced.is_copy)
         watched.before = watched.digest, watched.base
         watched.digest, watched.base = digest, read.data
         return save
@@ -211,6 +240,19 @@ class Watch:
             watched.displaced.now_at.unlink()
         with contextlib.suppress(OSError):
             origin_of(watched.displaced.now_at).unlink()
+
+
+def _mark_as_known(watched: _Watched) -> None:
+    """Have the name of a displaced file say that what it holds by now is in the log."""
+    old = watched.displaced.now_at
+    if old.suffix != _SUFFIX:
+        return
+    new = _name(old.parent, watched.digest)
+    with contextlib.suppress(OSError):
+        _write_new(origin_of(new), origin_of(old).read_bytes())
+        old.rename(new)
+        watched.displaced = msgspec.structs.replace(watched.displaced, now_at=new)
+        origin_of(old).unlink()
 
 
 def displace(path: Path, now_at: Path, tmp_dir: Path, held: bytes) -> Displaced:
@@ -250,7 +292,7 @@ def keep_save(path: Path, data: bytes, tmp_dir: Path, base: bytes) -> Displaced:
     mark = file.digest(base)
     kept = _name(tmp_dir, mark)
     _store(path, data, tmp_dir, kept)
-    return Displaced(path=path, now_at=kept, digest=mark, size=len(data), is_closed=False, base=base)
+    return Displaced(path=path, now_at=kept, digest=mark, size=len(data), is_closed=False, base=base, is_copy=True)
 
 
 def keep_file(path: Path, now_at: Path, tmp_dir: Path, base: bytes) -> Displaced:
@@ -286,7 +328,7 @@ def _move(path: Path, now_at: Path, tmp_dir: Path, mark: bytes, *, has_origin: b
 
 
 def _name(tmp_dir: Path, mark: bytes) -> Path:
-    return tmp_dir / f"{secrets.token_hex(8)}.{mark[:8].hex()}.displaced"
+    return tmp_dir / f"{secrets.token_hex(8)}.{mark[:8].hex()}{_SUFFIX}"
 
 
 def _store(path: Path, data: bytes, tmp_dir: Path, kept: Path) -> None:
@@ -354,7 +396,7 @@ def recover(
     if tmp_dir.is_dir():
         for left in tmp_dir.glob(f"*{_PART}"):
             left.unlink(missing_ok=True)
-        for left in sorted((*tmp_dir.glob("*.displaced"), *tmp_dir.glob("*.save"))):
+        for left in sorted((*tmp_dir.glob(f"*{_SUFFIX}"), *tmp_dir.glob("*.save"))):
             save = _sort_out(root, left)
             if save is not None:
                 late.append(save)
@@ -395,7 +437,7 @@ def purge(tmp_dir: Path, covers: Callable[[str], bool]) -> None:
                 if covers(os.fsdecode(file_.readline().rstrip(b"\r\n"))):
                     each.unlink(missing_ok=True)
         elif each.suffix == ".origin" and covers(os.fsdecode(each.read_bytes())):
-            for suffix in (".displaced", ".save", _PART, ".origin"):
+            for suffix in (_SUFFIX, ".save", _PART, ".origin"):
                 each.with_suffix(suffix).unlink(missing_ok=True)
     file.sync_folder(tmp_dir)
 
@@ -486,7 +528,7 @@ def _late(path: Path, kept_at: Path) -> LateSave | None:
         data = file.read(kept_at).data
     except OSError:
         return None
-    return LateSave(path=path, data=data, base=None, kept_at=kept_at) if data else None
+    return LateSave(path=path, data=data, base=None, kept_at=kept_at, is_copy=True) if data else None
 
 
 def _target(temporary: Path, name: str) -> Path:

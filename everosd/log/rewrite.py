@@ -91,6 +91,8 @@ class Rewriter:
         is_urgent = waited_s > _URGENT_AFTER_S
         found = await self._context.in_thread(lambda: self._append_as_left(queue, jobs, is_urgent=is_urgent))
         if isinstance(found, _Found):
+            if found.data and _drop_halves(jobs, found.data):
+                return None
             return await self._rewrite(queue, found, jobs, is_urgent=is_urgent)
         await self._written(queue, found)
         return None
@@ -127,6 +129,8 @@ class Rewriter:
                 raise
             return None
         await self._written(queue, written)
+        if data and isinstance(written.outcome, exchange.Replaced):
+            _drop_halves((*queue.active, *queue.jobs), data)
         return None
 
     def _append_as_left(
@@ -201,6 +205,8 @@ class Rewriter:
         outcome = exchange.replace(
             absolute, data, new, context.tmp, settled=queue.settled, is_urgent=is_urgent, step=context.step
         )
+        if isinstance(outcome, exchange.Replaced) and data:
+            self._watch.overtaken(absolute, data)
         for each in outcome.displaced if not isinstance(outcome, exchange.Busy) else ():
             self._watch.add(each)
         return outcome
@@ -332,6 +338,20 @@ class Rewriter:
             except OverflowError:
                 log.warning("stamp_in_the_far_future", path=path, stamp=latest.isoformat())
         return now.astimezone(dt.UTC).isoformat(timespec="microseconds")
+
+
+def _drop_halves(jobs: Sequence[job.Job], data: bytes) -> bool:
+    """Have done with late saves that had the name of a file, and that it begins with; tell whether there were any.
+
+    Such a save was put back while its editor was still writing, and is whole in the file: as a save of its own it would take
+    out of the file what it had not come to yet.
+    """
+    n = 0
+    for each in jobs:
+        if isinstance(each.what, job.Late) and each.what.save.is_copy and data.startswith(each.what.save.data):
+            each.finish(None)
+            n += 1
+    return n > 0
 
 
 def _needs_no_entries(what: job.What) -> bool:

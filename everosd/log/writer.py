@@ -592,6 +592,7 @@ class Writer:
         except Exception as error:  # noqa: BLE001 - whatever went wrong, this is a person's text
             self._try_again(save, kept, error)
         else:
+            await self._context.in_thread(lambda: self._watch.taken(save))
             if kept is not None:
                 await self._context.in_thread(lambda: displaced.discard(kept))
             self._unmerged.pop(_key(save, save.kept_at), None)

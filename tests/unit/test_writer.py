@@ -532,6 +532,61 @@ async def test_C02_in_place_editor_that_saves_into_the_displaced_file(node: Node
     assert node.subjects() == ["one", "two"]
 
 
+@pytest.mark.parametrize("cut", ["last_appended_at", "### Content\nBread"])
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_C02_a_save_that_was_half_written_when_it_was_put_back_is_whole_afterwards(
+    node: Node, cut: str, *, is_killed: bool
+) -> None:
+    """The editor writes on where its half was put back; the copy of the half takes nothing out of what came of it."""
+    await node.append("Tea", "Bread", "Milk")
+    steps.age(node.path())
+    whole = node.text().replace("Milk at length", "Milk of goats")
+    at = whole.index(cut)
+    editor: list[int] = []
+
+    def act(moment: str) -> None:
+        if moment == "ready" and not editor:
+            editor.append(os.open(node.path(), os.O_WRONLY | os.O_TRUNC))
+            os.write(editor[0], whole[:at].encode())
+        elif moment == "put_back":
+            os.write(editor[0], whole[at:].encode())
+            os.close(editor[0])
+
+    node.step = act
+    await node.append("Salt")
+    assert list((node.root / ".tmp").glob("*.displaced"))
+    if is_killed:
+        node.writer = node.open()
+        await node.writer.recover()
+    await node.writer.close()
+    assert ["Tea", "Bread", "Milk", "Salt"] == node.subjects()
+    assert "Milk of goats" in node.text()
+
+
+async def test_C02_a_late_save_that_was_taken_up_does_not_come_back_after_a_crash(node: Node) -> None:
+    """What was written over it since is the newer text, and a start finds the file that it was saved into still."""
+    await node.append("one")
+    steps.age(node.path())
+    buffer = node.text().replace("one at length", "mine")
+    editor: list[int] = []
+    node.step = steps.once("written", lambda: editor.append(os.open(node.path(), os.O_RDWR)))
+    await node.append("two")
+    os.ftruncate(editor[0], 0)
+    os.write(editor[0], buffer.encode())
+    await until_there(node, "mine")
+    async with asyncio.timeout(5):
+        while list((node.root / ".tmp").glob("*.save")):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    os.close(editor[0])
+    node.save(node.text().replace("mine", "thought better of"))
+    assert list((node.root / ".tmp").glob("*.displaced"))
+    node.writer = node.open()
+    await node.writer.recover()
+    assert "thought better of" in node.text()
+    assert [] == node.rows()
+    await node.writer.close()
+
+
 async def test_O10_a_late_save_on_a_full_disk_is_told_and_taken_up_later(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
