@@ -367,7 +367,7 @@ def _bare_rows(targets: frozenset[str], entries: Sequence[entry.Entry], *, mode:
     """Take the texts out of rows about an entry; where it goes altogether, the rows, too, but for its tombstones."""
     changed: dict[str, entry.Entry | None] = {}
     for one in entries:
-        if one.fields.get("target") not in targets or one.fields.get("action") == row.REMOVED:
+        if one.fields.get("target") not in targets or one.fields.get("action") in (row.REMOVED, row.MADE):
             continue
         if one.fields.get("action") in row.TOMBSTONES:
             if mode == "hard_delete" and one.sections:  # what stood in the place of the text goes with it

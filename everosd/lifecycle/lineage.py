@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import hashlib
 from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
 from everosd import clock, types
 from everosd.lifecycle import memory, policy, row
-from everosd.log import entry, escape, kind, view
+from everosd.log import entry, entry_text, escape, kind, view
 from everosd.narrative import source
 from everosd.store import lifecycle as store
 from everosd.store import owned, read
@@ -114,6 +115,29 @@ def is_unwanted(one: Made, since_us: int) -> bool:
     if record.status != "deleted" and not record.is_redacted:
         return False
     return record.status_since_us is None or since_us <= record.status_since_us
+
+
+async def taken_away(reader: read.Reader, owner: types.Owner) -> list[tuple[str, frozenset[str]]]:
+    """Return the summaries that are not there any more, whoever removed them, and what each was made of, as `read_as` says it.
+
+    Raises:
+        StoreError: the ledger cannot be read.
+    """
+    found = await reader.fetch(
+        "SELECT r.target, e.entry_id, e.raw FROM lifecycle_rows r CROSS JOIN entries e ON e.key = r.key"  # noqa: S608
+        f" WHERE {owned.by('r')} AND r.action = '{row.MADE}' AND r.action <> 'usage' AND e.is_shadowed = 0"
+        " AND NOT EXISTS (SELECT 1 FROM entries m WHERE m.app = r.app AND m.project = r.project"
+        " AND m.owner_type = r.owner_type AND m.owner_id = r.owner_id AND m.entry_id = r.target)",
+        owned.scope(owner),
+    )
+    told = ((target, entry_text.read(row.KIND, entry_id, raw)) for target, entry_id, raw in found)
+    return [(target, frozenset(escape.read_list(one.fields.get("sources", "")))) for target, one in told]
+
+
+def read_as(entry_id: str, said: Text) -> str:
+    """Return what stands for a source and its text: another one once it is edited."""
+    text = f"{said.subject}\n{said.content}".encode("utf-8", "surrogatepass")
+    return f"{entry_id}@{hashlib.blake2b(text, digest_size=8).hexdigest()}"
 
 
 async def undone(reader: read.Reader, owner: types.Owner, ids: Collection[str]) -> set[str]:

@@ -19,8 +19,12 @@ VERSIONS = ("update", "pin")
 """Actions of rows that end a version."""
 TOMBSTONES = ("redact", "hard_delete")
 """Actions of rows that say that a text is gone for good."""
+MADE = "summarize"
+"""Action of the row that says what a summary was made of; it outlives the summary, which would come back else."""
 REMOVED = "removed"
 """Action of the row that says that all is done that a tombstone says."""
+CONFLICT = "conflict"
+"""Action of rows that keep a text whose place another one has taken."""
 SNAPSHOTS = ("delete", "archive")
 """Actions of rows that hold the text as it was when it went."""
 
@@ -121,6 +125,25 @@ def tombstone(
         "reason": reason,
     }
     return _draft(fields, replacement, REPLACEMENT)
+
+
+def made(target: str, *, at: dt.datetime, sources: Sequence[str], reason: str = "", run_id: str = "") -> entry.Draft:
+    """Return the row that says what a summary was made of: ids, each with `@` and the digest of what was read."""
+    fields = {
+        "timestamp": stamp(at),
+        "action": MADE,
+        "target": target,
+        "run_id": run_id,
+        "sources": escape.write_list(sources),
+        "reason": reason,
+    }
+    return _draft(fields, "")
+
+
+def conflict(target: str, before: str, at: dt.datetime) -> entry.Draft:
+    """Return the row that keeps what a person had written into a second copy of an entry, which is replaced."""
+    reason = "a second copy of it, with another text, stood where it was moved to"
+    return _draft({"timestamp": stamp(at), "action": CONFLICT, "target": target, "reason": reason}, before)
 
 
 def removed(mode: str, target: str, *, at: dt.datetime) -> entry.Draft:

@@ -18,7 +18,7 @@ import msgspec
 import structlog
 
 from everosd import clock, errors, types
-from everosd.lifecycle import decisions, desk, lineage, memory, overlay, remember, update
+from everosd.lifecycle import decisions, desk, lineage, memory, overlay, remember, row, update
 from everosd.lifecycle.decisions import Applied, Decision
 from everosd.narrative import source
 from everosd.store import lifecycle as store
@@ -115,6 +115,7 @@ class Summarize:
         merging = self._merging()
         asking = None if merging is None or not merging.is_set_up else _Asking(merging)
         reason = "" if asking else _nobody(merging)
+        gone = await lineage.taken_away(self._desk.reader, call.owner) if asking else []
         steps: list[_Step] = []
         skipped: list[Decision] = []
         left = call.limit
@@ -130,7 +131,7 @@ class Summarize:
             elif asking is None:
                 why = reason
             else:
-                found = await self._step(group, records, state, call, asking, left, is_first=not steps)
+                found = await self._step(group, records, state, call, asking, left, gone, is_first=not steps)
                 if isinstance(found, _Full):
                     is_full = True
                     why = f"the limit of {call.limit} is reached: the next pass goes on"
@@ -155,6 +156,7 @@ class Summarize:
         call: decisions.Call,
         asking: _Asking,
         left: int | None,
+        gone: Sequence[tuple[str, frozenset[str]]],
         *,
         is_first: bool,
     ) -> _Step | _Full | str:
@@ -183,6 +185,10 @@ class Summarize:
             return f"only {n} of {len(records)} fit: {call.min_group_size} are needed"
         if made is not None and {one.entry_id for one in known[-n:]} <= set(made.sources):
             return _told(made, len(known[-n:]))
+        read_as = [lineage.read_as(one.entry_id, texts[one.entry_id]) for one in known[-n:]]
+        for summary, its in gone:
+            if its.issuperset(read_as):
+                return f"somebody has taken away the summary {summary}, which was made of {_the_same(n)}"
         return _Step(
             parts=self._desk,
             remembering=self._remembering,
@@ -192,6 +198,7 @@ class Summarize:
             key=key,
             sources=tuple(known[-n:]),
             texts=tuple(sources[-n:]),
+            read_as=tuple(read_as),
             n_all=len(records),
             made=made,
         )
@@ -225,12 +232,13 @@ class _Step:
         key: str,
         sources: tuple[store.Record, ...],
         texts: tuple[source.Source, ...],
+        read_as: tuple[str, ...],
         n_all: int,
         made: lineage.Made | None,
     ) -> None:
         self._desk, self._remembering, self._asking, self._call = parts, remembering, asking, call
         self._group, self._key, self._texts, self._n_all, self._made = group, key, texts, n_all, made
-        self.sources = sources
+        self.sources, self._read_as = sources, read_as
         self._narrative: source.Narrative | None = None
 
     @property
@@ -269,8 +277,27 @@ class _Step:
             written = await self._write(self._narrative)
         except errors.Conflict:
             return self._skipped(_CHANGED)
-        ids = (types.EntryId(written.row.entry_id),)
-        return Applied(decisions=self.decisions, written=ids)
+        self._desk.step("summarized")
+        return Applied(
+            decisions=self.decisions,
+            audit_ids=await self._log(written.row.entry_id),
+            written=(types.EntryId(written.row.entry_id),),
+        )
+
+    async def _log(self, entry_id: str) -> tuple[types.EntryId, ...]:
+        """Append the row that says what the summary was made of."""
+        told = row.made(
+            entry_id, at=self._desk.now(), sources=self._read_as, reason=self._reason, run_id=self._call.run_id
+        )
+        owner = self._call.owner
+        async with self._desk.pen.in_turn(owner):
+            ids = await self._desk.log(owner, [told])
+            await self._desk.until_logged(owner, ids)
+        return ids
+
+    @property
+    def _reason(self) -> str:
+        return f"summary of {len(self.sources)} sources"
 
     async def _is_as_read(self) -> bool:
         same = await lineage.unchanged(self._desk.reader, self.sources, self._desk.now_us())
@@ -310,7 +337,7 @@ class _Step:
                 scope=self._group.scope,
                 team_id=self._group.team_id,
                 semantic_key=self._key,
-                reason=f"summary of {len(self.sources)} sources",
+                reason=self._reason,
                 run_id=self._call.run_id,
             ),
             still=self._is_as_read,
@@ -387,6 +414,10 @@ def _as_it_is(made: lineage.Made, records: Sequence[store.Record]) -> str:
 
 def _told(made: lineage.Made, n: int) -> str:
     return f"{made.record.entry_id} is a summary of {len(made.sources)} sources, all {n} among them"
+
+
+def _the_same(n: int) -> str:
+    return "it" if n == 1 else f"these {n}"
 
 
 def _expiry(sources: Sequence[store.Record]) -> str:

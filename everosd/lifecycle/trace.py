@@ -8,6 +8,7 @@ import msgspec
 
 from everosd import types
 from everosd.intake import unsay
+from everosd.lifecycle import row
 from everosd.log import entry
 from everosd.store import owned, read
 from everosd.store import row as store_row
@@ -25,7 +26,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     derived: Mapping[types.RelPath, tuple[str, ...]] = {}
     """The same of the facts that were taken from it."""
     rows: Mapping[types.RelPath, tuple[str, ...]] = {}
-    """The same of rows about them in `.lifecycle/`."""
+    """The same of rows about them in `.lifecycle/`; not of what a summary was made of, which has no text."""
     session: types.Owner | None = None
     """Where it was said; None: nowhere that is known."""
     segment: str = ""
@@ -60,7 +61,9 @@ async def find(reader: read.Reader, owner: types.Owner, entry_id: str, unsaying:
         " AND EXISTS (SELECT 1 FROM json_each(?) WHERE instr(raw, '**target**: ' || value) > 0) ORDER BY path, position",
         (*scope, msgspec.json.encode(sorted(ids)).decode()),
     )
-    rows = [(path, one) for path, one, raw in told if _target(raw) in ids]
+    rows = [
+        (path, one) for path, one, raw in told if _field(raw, "target") in ids and _field(raw, "action") != row.MADE
+    ]
     marks = ", ".join("?" * len(_MADE_OF))
     made = await reader.fetch(
         f"SELECT entry_id, kind, raw FROM entries WHERE {_OF_OWNER} AND kind IN ({marks}) AND entry_id <> ?"  # noqa: S608
@@ -119,9 +122,10 @@ def _by_path(found: object) -> dict[types.RelPath, tuple[str, ...]]:
     return {path: tuple(ids) for path, ids in listed.items()}
 
 
-def _target(raw: str) -> str:
-    at = raw.find("**target**: ") + len("**target**: ")
-    return raw[at:].partition("\n")[0].strip()
+def _field(raw: str, name: str) -> str:
+    """Return an inline field of a row; empty: it has none of that name."""
+    _, sign, rest = raw.partition(f"**{name}**: ")
+    return rest.partition("\n")[0].strip() if sign else ""
 
 
 def _names(raw: str, entry_id: str) -> bool:

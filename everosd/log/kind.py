@@ -134,7 +134,8 @@ class LifecycleRow(msgspec.Struct, frozen=True, kw_only=True):
     timestamp: str = ""
     action: str = ""
     """What happened. Of memories: `decay`, `expire`, `archive`, `supersede`, `delete`, `restore`, `update`, `pin`, `edited`
-    (by hand), `usage`, `redact`, `hard_delete`, `removed` (all is done that these two say); `audit` is the call itself. Others
+    (by hand), `usage`, `summarize` (it was made as a summary, or made anew), `redact`, `hard_delete`, `removed` (all is done
+    that these two say); `audit` is the call itself. Others
     are of other parts: `conflict`, …"""
     target: str = ""
     """Entry id that it happened to."""
@@ -160,6 +161,8 @@ class LifecycleRow(msgspec.Struct, frozen=True, kw_only=True):
     """Of `update` and `pin`: number of the version that ends here, from 1."""
     digest: str = ""
     """Of `update` and `pin`: 32 hex of the entry's digest after the change."""
+    sources: tuple[str, ...] = ()
+    """Of `summarize`: what it was made of, entry ids, each with `@` and 16 hex of the text that was read."""
     message_ids: tuple[str, ...] = ()
     """Of `redact` and `hard_delete`: what may not bring it back."""
     tool: str = ""

@@ -36,7 +36,7 @@ VERSIONED = ("update", "pin")
 GIVING = ("update", "edited")
 """Actions that may change the importance in an entry."""
 
-_PLAIN = ("redact", "hard_delete", "removed")
+_PLAIN = ("redact", "hard_delete", "removed", "summarize")
 _MAX_STEPS = 1_000_000
 _MAX_VERSION = 999_999
 _MAX_MS = 253_402_300_799_999  # the end of the year 9999

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,9 @@ import msgspec
 import pytest
 
 from everosd import config, faculties
-from everosd.lifecycle import decisions, memory, outcome, promote, remember, summarize, update
+from everosd.cascade import verify
+from everosd.intake import unsay
+from everosd.lifecycle import decisions, forget, memory, outcome, promote, remember, summarize, update
 from everosd.log import kind
 from everosd.models import chat, prompt
 from everosd.narrative import extractive, merge, source
@@ -362,6 +364,59 @@ async def test_a_summary_that_somebody_changed_or_took_away_stays_so(life: gover
     found = await life.reflect("summarize")
     assert all("somebody has taken away the summary" in each for each in reasons(found).values())
     assert 1 == len(await summaries(life))
+
+
+async def by_hand(life: governed.Life, entry_id: str) -> None:
+    """Take an entry out of its file in an editor."""
+    row = await life.root.reader.find(life.owner, entry_id)
+    assert row is not None
+    path = life.root.path / row.path
+    text = await asyncio.to_thread(path.read_text)
+    begin, end = text.index(f"<!-- entry:{entry_id} -->"), text.index(f"<!-- /entry:{entry_id} -->")
+    await asyncio.to_thread(path.write_text, text[:begin] + text[end:].partition("\n")[2])
+    while await life.root.reader.find(life.owner, entry_id) is not None:
+        await life.root.node.cascade.reconcile("test")
+        await life.root.settled()
+
+
+async def for_good(life: governed.Life, entry_id: str) -> None:
+    """Remove an entry as `forget --hard` does."""
+    unsaying = unsay.Unsaying(life.parts.places, life.root.pen, life.calendar)
+    await forget.Forgetting(life.parts, lambda: unsaying).remove(life.owner, entry_id, "hard_delete")
+
+
+@pytest.mark.parametrize("take_away", [by_hand, for_good])
+async def test_a_summary_that_was_removed_came_back_with_the_next_pass(
+    life: governed.Life, stub: chat_stub.ChatStub, take_away: Callable[[governed.Life, str], Awaitable[None]]
+) -> None:
+    """It does not, of the same memories or fewer, after a rebuild too; of one more, or one that was edited, there is a new one."""
+    ids = await say(life)
+    first = await life.reflect("summarize")
+    ((one, _),) = await summaries(life)
+    rows = {row.id: row.fields for row in await store.rows(life.root.reader, life.owner, target=one.entry_id)}
+    assert [("summarize", first.run_id)] == [(row["action"], row["run_id"]) for row in rows.values()]
+    assert set(rows) < set(first.audit_ids)
+    await take_away(life, one.entry_id)
+    assert [] == await summaries(life)
+    stub.forget()
+    for is_dry_run in (True, False):
+        found = await life.reflect("summarize", is_dry_run=is_dry_run)
+        assert (0, set(ids)) == (found.n_applied, set(reasons(found)))
+        assert all(f"taken away the summary {one.entry_id}" in why for why in reasons(found).values())
+    older = decisions.Window(since_us=governed.START_US, until_us=governed.START_US + 2 * 3_600_000_000)
+    assert 0 == (await life.reflect("summarize", window=older)).n_applied
+    assert [] == stub.asked
+    report = await verify.verify(life.root.node.cascade)
+    assert () == report.differences
+    await update.Updates(life.parts).update(
+        life.owner, ids[0], memory.Change(content="Mara met Jonas in Ghent, again.")
+    )
+    again = await life.reflect("summarize")
+    ((new, _),) = await summaries(life)
+    assert (3, True) == (again.n_applied, new.entry_id != one.entry_id)
+    await take_away(life, new.entry_id)
+    ids += await say(life, "Lena paid Mara 200 euros.")
+    assert 4 == (await life.reflect("summarize")).n_applied
 
 
 async def test_C07_an_edit_while_the_model_writes_is_kept_and_its_summary_is_not(
