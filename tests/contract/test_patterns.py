@@ -14,7 +14,7 @@ import pytest
 from hypothesis import strategies as st
 
 from everosd import types
-from everosd.index import contract, mask, text, token, where
+from everosd.index import contract, fields, mask, text, token, where
 from everosd.lifecycle import decisions, window
 from everosd.store import lifecycle
 from tests import governed, memory_rows
@@ -86,7 +86,7 @@ def by_vectors() -> Found:
     columns = mask.Columns()
     columns.resize(0, len(VALUES))
     rows = np.arange(len(VALUES))
-    columns.put(rows, list(rows), [mask.fields(document(nth, value)) for nth, value in enumerate(VALUES)])
+    columns.put(rows, list(rows), [fields.of(document(nth, value)) for nth, value in enumerate(VALUES)])
     return lambda pattern: {VALUES[nth] for nth in np.flatnonzero(columns.fits(bounds(pattern), slice(None)))}
 
 
