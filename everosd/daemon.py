@@ -289,10 +289,11 @@ async def _take_over(settings: config.Config, places: layout.Layout, clock: cloc
 
     The writer needs a ledger to number entries by; until ours is there a passing one does.
     """
-    from everosd.cascade import everos, takeover
+    from everosd.cascade import everos
 
     if not await asyncio.to_thread(everos.is_everos, settings.root / INDEX_FOLDER):
         return
+    from everosd.cascade import takeover
     from everosd.log import writer
     from everosd.store import db, journal
 

@@ -16,7 +16,7 @@ from everosd import config, errors, types
 from everosd.api import errors as wire
 from everosd.api import guard, health, reply, schema, scope, services
 from everosd.api import request as requests
-from everosd.cascade import rebuild, verify
+from everosd.cascade import rebuild
 from everosd.log import layout
 
 if TYPE_CHECKING:
@@ -107,7 +107,8 @@ class Admin:
         await self._body(request, "verify", requests.VERIFY)
 
         async def work(progress: rebuild.Progress) -> msgspec.Struct:
-            return await verify.verify(self._given.cascade, progress)
+            done: msgspec.Struct = await (await _module("cascade.verify")).verify(self._given.cascade, progress)
+            return done
 
         return self._stream("verify", work)
 
@@ -147,12 +148,12 @@ class Admin:
         if types.nfc(asked.confirm) != owner.id:
             message = f"is not {owner.id}: to confirm, repeat the id"
             raise errors.RequestError(message, field="confirm")
-        given = self._given
+        given, module = self._given, await _module("intake.forget")
         forgetting: forget.Forget
         if given.intake is not None and given.engine is not None:
             forgetting = given.intake.forgetting(given.engine)
         else:
-            forgetting = (await _module("forget")).Forget(given.cascade, given.clock)
+            forgetting = module.Forget(given.cascade, given.clock)
         await forgetting.require(owner)
 
         async def work(progress: rebuild.Progress) -> msgspec.Struct:
@@ -168,7 +169,7 @@ class Admin:
         if given.intake is None or given.engine is None:
             message = "no engine runs here: start the daemon with `everosd serve`"
             raise errors.CapabilityMissing(message)
-        module = await _module("copied")
+        module = await _module("intake.copied")
         made: copied.Copied = module.Copied(given.cascade, given.engine, given.intake, given.clock, given.model)
         wanted: copied.Wanted = module.Wanted(owner=owner, paths=paths)
 
@@ -270,8 +271,8 @@ async def _lines(task: asyncio.Task[Last], steps: _Steps) -> AsyncIterator[bytes
 
 
 async def _module(name: str) -> Any:  # a module
-    """Return a module of intake; commands that only read need none of it."""
-    return await asyncio.to_thread(importlib.import_module, f"everosd.intake.{name}")
+    """Return a module that a start, and a command that only reads, has no need of."""
+    return await asyncio.to_thread(importlib.import_module, f"everosd.{name}")
 
 
 def _memory_file(path: str) -> types.RelPath:

@@ -21,7 +21,6 @@ from everosd.api import (
     memory,
     metrics,
     ome,
-    openapi,
     owners,
     recall,
     reflection,
@@ -147,12 +146,12 @@ def _api_routes(given: services.Services, work: admin.Admin) -> list[Any]:
 
 def _get(path: str, answer: Answer) -> Any:
     """Return a route that is asked for something: one handler for all prefixes, since one for each costs a quarter of what making the application takes."""
-    return handlers.get([f"{prefix}{path}" for prefix in openapi.PREFIXES])(_handler(answer))
+    return handlers.get([f"{prefix}{path}" for prefix in schema.PREFIXES])(_handler(answer))
 
 
 def _post(path: str, answer: Answer) -> Any:
     """Return a route that is told something."""
-    return handlers.post([f"{prefix}{path}" for prefix in openapi.PREFIXES], status_code=200)(_handler(answer))
+    return handlers.post([f"{prefix}{path}" for prefix in schema.PREFIXES], status_code=200)(_handler(answer))
 
 
 def _handler(answer: Answer) -> Answer:
@@ -189,10 +188,16 @@ def _own_routes(given: services.Services, counted: metrics.Metrics) -> list[Any]
     async def answer_openapi(request: reply.Request) -> reply.Response:
         reply.called(request, "openapi")
         if "json" not in documents:
-            documents["json"] = await asyncio.to_thread(openapi.document, given.version)
+            documents["json"] = await asyncio.to_thread(_document, given.version)
         return reply.raw(documents["json"])
 
     return [answer_health, answer_metrics, answer_openapi]
+
+
+def _document(version: str) -> bytes:
+    from everosd.api import openapi  # noqa: PLC0415  # it takes a while, and hardly anybody asks for it
+
+    return openapi.document(version)
 
 
 def _failed(given: services.Services) -> Any:  # a handler, as Litestar has it

@@ -9,7 +9,6 @@ import msgspec
 from everosd.api import lifecycle_schema, owners, recall_schema, schema, typed_schema
 from everosd.cascade import status as cascade_status
 
-PREFIXES = ("/api/v1", "/api/v2")
 REF = "#/components/schemas/{name}"
 
 _NAMED: dict[Any, str] = {
@@ -81,7 +80,7 @@ def document(version: str) -> bytes:
         "/metrics": {"get": _text("The figures, as Prometheus reads them.")},
         "/openapi.json": {"get": _text("This document.", "application/json")},
     }
-    for prefix in PREFIXES:
+    for prefix in schema.PREFIXES:
         for path, item in _api_paths().items():
             paths[prefix + path] = item
     return msgspec.json.encode(

@@ -11,6 +11,9 @@ import msgspec
 
 DataT = TypeVar("DataT")
 
+PREFIXES = ("/api/v1", "/api/v2")
+"""Of routes; both answer the same."""
+
 FilterObject: TypeAlias = Annotated[dict[str, Any], msgspec.Meta(extra_json_schema={"x-filter": True})]
 """The filter language of search and get, still as it came; `search.filter.parse` takes it apart."""
 

@@ -11,7 +11,7 @@ import contextlib
 import datetime as dt
 import functools
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -21,7 +21,6 @@ from everosd.engine import engine as engines
 from everosd.intake import (
     episode,
     extraction,
-    forget,
     line,
     message,
     queue,
@@ -30,11 +29,13 @@ from everosd.intake import (
     row,
     session,
     unasked,
-    unsay,
 )
 from everosd.intake import task as requests
 from everosd.log import layout, writer
 from everosd.store import db, lifecycle, read
+
+if TYPE_CHECKING:
+    from everosd.intake import forget, unsay
 
 STOPPING = "everosd", "is stopping; the messages are kept, and the next start extracts them"
 
@@ -319,10 +320,14 @@ class Intake:
 
     def forgetting(self, engine: engines.Engine) -> forget.Forget:
         """Return what forgets an owner while messages come in."""
+        from everosd.intake import forget  # noqa: PLC0415  # whoever asks for it has imported it, beside the loop
+
         return forget.Forget(self._cascade, self._clock, lines=self._lines, work=self._extraction, engine=engine)
 
     def unsaying(self) -> unsay.Unsaying:
         """Return what takes out for good what was said in a segment, while messages come in."""
+        from everosd.intake import unsay  # noqa: PLC0415  # the same
+
         return unsay.Unsaying(self._places, self._cascade.writer, self._clock, lines=self._lines, work=self._extraction)
 
     def failed(self) -> dict[tuple[types.Owner, str], tuple[int, str]]:

@@ -25,7 +25,7 @@ from litestar import exceptions
 
 from everosd import clock, config, daemon, errors, types
 from everosd.api import errors as wire
-from everosd.api import openapi
+from everosd.api import openapi, schema
 from everosd.engine import strategy
 from everosd.intake import row, session
 from everosd.log import layout
@@ -455,7 +455,7 @@ async def test_v1_and_v2_are_the_same_handlers(server: Server) -> None:
     added = data_of(await server.client.post("/api/v2/memory/add", json=v2))
     flushed = await server.flush("prefixes")
     paths = msgspec.json.decode(openapi.document("0"))["paths"]
-    routes = [{path.removeprefix(prefix) for path in paths if path.startswith(prefix)} for prefix in openapi.PREFIXES]
+    routes = [{path.removeprefix(prefix) for path in paths if path.startswith(prefix)} for prefix in schema.PREFIXES]
 
     assert ("accumulated", "extracted") == (added["status"], flushed["status"])
     assert routes[0] == routes[1]

@@ -22,11 +22,11 @@ from hypothesis import strategies as st
 from schemathesis.specs.openapi import checks as openapi_checks
 
 from everosd import clock, config, daemon
-from everosd.api import admin, openapi
+from everosd.api import admin, openapi, schema
 from tests import effort
 
 HOST = "http://127.0.0.1:8000"
-PREFIX, SAME = openapi.PREFIXES
+PREFIX, SAME = schema.PREFIXES
 IS_FUZZ = os.environ.get("HYPOTHESIS_PROFILE") == "fuzz"
 EXAMPLES = 1_000 if IS_FUZZ else effort.rounds(60, 20)
 """Of each operation, right ones and wrong ones each."""

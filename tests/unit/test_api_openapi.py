@@ -11,7 +11,7 @@ import jsonschema  # type: ignore[import-untyped]  # its stubs are a package mor
 import msgspec
 import pytest
 
-from everosd.api import openapi
+from everosd.api import openapi, schema
 
 PEER = Path(os.environ.get("EVEROSD_PEER", Path(__file__).parents[3] / "shared" / "peer")) / "openapi.json"
 
@@ -180,8 +180,7 @@ def test_every_schema_is_a_json_schema(served: dict[str, Any]) -> None:
 def test_both_prefixes_have_the_same_routes(served: dict[str, Any]) -> None:
     """What v1 has, v2 has."""
     first, second = (
-        {path.removeprefix(prefix) for path in served["paths"] if path.startswith(prefix)}
-        for prefix in openapi.PREFIXES
+        {path.removeprefix(prefix) for path in served["paths"] if path.startswith(prefix)} for prefix in schema.PREFIXES
     )
 
     assert first == second
