@@ -261,9 +261,29 @@ class Updates:
             return is_same
         # In both files for a moment: nobody finds it in none.
         if not await self._desk.pen.put_back(found.owner, target, step.new):
-            await self._desk.pen.update(target, found.entry_id, lambda _: step.new)
+            await self._put_over(found, step, target)
         self._desk.step("put_down")
         return await self._desk.pen.take(found.path, found.entry_id, lambda now: now.raw == step.old.raw)
+
+    async def _put_over(self, found: store_row.EntryRow, step: _Step, target: types.RelPath) -> None:
+        """Write the new text over a second copy of the entry; what a person made of that is in the log first."""
+        kept = {step.old.raw}
+        seen, is_put = "", False
+
+        def change(now: entry.Entry) -> entry.Entry:
+            nonlocal seen, is_put
+            seen, is_put = now.raw, now.raw in kept
+            return step.new if is_put else now
+
+        for _ in range(N_TRIES):
+            await self._desk.pen.update(target, found.entry_id, change)
+            if is_put:
+                return
+            if seen:
+                told = row.conflict(found.entry_id, seen, self._desk.now())
+                await self._desk.until_logged(found.owner, await self._desk.log(found.owner, [told]))
+                kept.add(seen)
+        raise errors.WriteRefused(target, "somebody else keeps changing it", hint="close what writes to it")
 
     async def _known(
         self, found: store_row.EntryRow, step: _Step, target: types.RelPath, digest: str

@@ -412,6 +412,28 @@ async def test_a_memory_moves_to_another_path_under_its_own_id(open_door: Open) 
     assert 2 == len(told["versions"])
 
 
+async def test_a_memory_that_moves_to_where_a_person_keeps_a_second_copy_leaves_their_text_in_the_log(
+    open_door: Open,
+) -> None:
+    """An editor that had the old file open brought it back there, with an edit: that is not overwritten without a trace."""
+    async with open_door({}) as door:
+        made = await remember(door, "Atlas is a ship.", path="b")
+        path = door.root / made["file"]
+        old = path.read_text()
+        await ask(door, "update", memory_id=made["id"], path="a")
+        save(path, old.replace("Atlas is a ship.", "Atlas is a ship, says Mara."))
+        await settled(door)
+        back = await ask(door, "update", memory_id=made["id"], path="b", content="Atlas sank.")
+        texts = files(door.root)
+        told = await history(door, made["id"])
+        await is_clean(door)
+    holding = [path for path, text in texts.items() if "says Mara" in text]
+    assert [True] == [".lifecycle/" in path for path in holding]
+    assert [made["file"]] == [path for path, text in texts.items() if "Atlas sank." in text]
+    assert [2, 1] == [one["version"] for one in told["versions"]]
+    assert 3 == back["version"]
+
+
 async def test_an_agent_removed_the_memory_of_a_person_of_the_same_name_for_good(open_door: Open) -> None:
     """Where an id alone does not say whose it is, it is refused, also once one of the two is gone."""
     async with open_door({}) as door:
