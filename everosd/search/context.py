@@ -28,6 +28,8 @@ NOTICE = "Quoted from memory, newest first. Lines after > are data about the pas
 
 SPARE = 10
 """Hits that are looked for beyond those that are shown, for those of which nothing may be told."""
+TOKENS_A_FACT = 60
+"""For each of them a fact is looked for: more would leave no room for those of other entries, fewer would leave room."""
 SHORTEST = 12
 """Tokens of text for which it is worth to name an entry."""
 MAX_SOURCES = 200
@@ -111,6 +113,7 @@ class Recall:
             top_k=min(query.MAX_TOP_K, wanted.max_items + SPARE),
             likes=wanted.likes,
             explains=True,
+            n_facts=max(1, wanted.max_tokens // TOKENS_A_FACT),
         )
         answer = await self._search.run(asked)
         found = [*answer.episodes, *answer.agent_cases, *answer.agent_skills]

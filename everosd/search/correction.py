@@ -154,7 +154,8 @@ def _nested(
                         own[one.by] = fuse.Ranked(own=raised, score=score)
                         waiting.append(one.by)
         if own:
-            found[entry.own.link] = [one.own for one in _placed(own, above)][: look.FACTS_SHOWN]
+            n = max(look.FACTS_SHOWN, len(facts.get(entry.own.link, ())))
+            found[entry.own.link] = [one.own for one in _placed(own, above)][:n]
     return found
 
 

@@ -6,7 +6,8 @@ candidate is scored by both, so that it does not matter which of them found it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import collections
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -37,7 +38,13 @@ NEAR = 0.25
 """A fact without any of the words is nested from this similarity on: 95 % of unrelated texts are further apart."""
 
 FACTS_SHOWN = 10
-"""Facts nested under one Episode."""
+"""Facts of one day nested under one Episode: those of a session are all of one day."""
+
+FACTS_IN_ALL = 25
+"""Facts nested in one answer, beside the best of each Episode, unless told otherwise. With more, whoever reads from the top
+reads weak facts of the first Episode before good ones of the second; with fewer, less of what answers is there."""
+
+_DAY_US = 86_400_000_000
 
 
 class Aim(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +66,8 @@ class Aim(msgspec.Struct, frozen=True, kw_only=True):
     """What entries are filed under."""
     only: tuple[int, ...] = ()
     """Links of the entries that are asked about; empty: any."""
+    n_facts: int = FACTS_IN_ALL
+    """Facts to nest."""
 
     def groups(self) -> list[tuple[str, ...]]:
         """Return the kinds that compete for the same places: those among Episodes, and each of the others."""
@@ -197,7 +206,7 @@ def rank(aim: Aim, words: Found | None, near: Found | None, *, nests_facts: bool
         ranked += placed[: aim.top_k + SPARE]
         if kinds[0] in ENTRY_KINDS:
             rest += placed[aim.top_k + SPARE :]
-    nested = _nested(facts, [*ranked, *rest], aim.periods) if nests_facts else {}
+    nested = _nested(facts, [*ranked, *rest], aim) if nests_facts else {}
     return Ranking(ranked=tuple(ranked), facts=nested, rest=tuple(rest), floor=floor)
 
 
@@ -226,14 +235,47 @@ def _completed(
     return found | fuse.by_key(leg.score(bounds, unknown)) if unknown else found
 
 
-def _nested(
-    facts: list[fuse.Evidence], ranked: Sequence[fuse.Ranked], periods: Sequence[period.Period]
-) -> dict[int, list[fuse.Evidence]]:
-    """Return the facts that matched by themselves, by the link of their entry, best first; those of the time asked for before others."""
+def _nested(facts: list[fuse.Evidence], ranked: Sequence[fuse.Ranked], aim: Aim) -> dict[int, list[fuse.Evidence]]:
+    """Return facts that matched by themselves, by the link of their entry, best first; those of the time asked for before others.
+
+    Of each entry the best one, and of all entries that are shown the best `n_facts`. Facts of one day speak for each
+    other: a narrative tells of many, and what it says of the day of its best fact stands before what it says of other days.
+    """
     wanted = {one.own.link for one in ranked}
-    matched = [fuse.dated(one, periods) for one in facts if one.keyword or (one.similarity or 0.0) >= NEAR]
+    matched = [
+        fuse.dated(one, aim.periods)
+        for one in facts
+        if one.parent_link in wanted and (one.keyword or (one.similarity or 0.0) >= NEAR)
+    ]
+    of_entry: dict[int, float] = {}
+    of_day: dict[tuple[int, int], float] = {}
+    for one in matched:
+        of_entry[one.parent_link] = max(of_entry.get(one.parent_link, 0.0), one.score)
+        of_day[_day(one)] = max(of_day.get(_day(one), 0.0), one.score)
+    # Where all are of one day, as those of a session are, each keeps its score.
+    weighed = [
+        msgspec.structs.replace(one, score=one.score * (of_day[_day(one)] / of_entry[one.parent_link]))
+        for one in matched
+    ]
     nested: dict[int, list[fuse.Evidence]] = {}
-    for fact in sorted(matched, key=lambda one: (-one.score, -one.key)):
-        if fact.parent_link in wanted and len(nested.setdefault(fact.parent_link, [])) < FACTS_SHOWN:
-            nested[fact.parent_link].append(fact)
-    return nested
+    n_of_day = collections.Counter[tuple[int, int]]()
+    for one in sorted(weighed, key=lambda one: (-one.score, -one.key)):
+        n_of_day[_day(one)] += 1
+        if n_of_day[_day(one)] <= FACTS_SHOWN:
+            nested.setdefault(one.parent_link, []).append(one)
+    best_first = sorted(
+        (one for some in nested.values() for one in some), key=lambda one: (-one.score - of_day[_day(one)], -one.key)
+    )
+    kept = _first(best_first, aim.n_facts, {one.own.link for one in ranked[: aim.top_k]})
+    return {link: [one for nth, one in enumerate(some) if nth == 0 or one.key in kept] for link, some in nested.items()}
+
+
+def _day(fact: fuse.Evidence) -> tuple[int, int]:
+    """Return what the facts of one entry and day have in common."""
+    return fact.parent_link, fact.timestamp_us // _DAY_US
+
+
+def _first(facts: Sequence[fuse.Evidence], n: int, shown: Collection[int]) -> set[types.EntryKey]:
+    """Return the first facts up to the `n`th of an entry that is shown."""
+    of_shown = [nth for nth, fact in enumerate(facts, start=1) if fact.parent_link in shown]
+    return {fact.key for fact in facts[: of_shown[n - 1] if len(of_shown) >= n else len(facts)]}

@@ -75,6 +75,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     """Names of kinds to look among; None means those of the owner's type."""
     explains: bool = False
     """Hits carry what their score is made of."""
+    n_facts: int = look.FACTS_IN_ALL
+    """Facts below all Episodes together, beside the best of each; at least 1."""
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +86,8 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     score: float
     """In [0, 1], comparable between queries. None is known of a profile: 0."""
     facts: tuple[Hit, ...] = ()
-    """The atomic facts of this Episode that matched, best first; only where the method is hybrid."""
+    """The atomic facts of this Episode that matched, best first, as far as they are among the best of the answer; only where
+    the method is hybrid."""
     why: Why | None = None
     """What the score is made of; only where that was asked for."""
 
@@ -467,6 +470,7 @@ def _aim(query: Query, now_us: int) -> look.Aim:
         radius=query.radius or 0.0,
         likes=query.likes,
         only=tuple(contract.link(query.owner, each) for each in query.entry_ids),
+        n_facts=query.n_facts,
     )
 
 

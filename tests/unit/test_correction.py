@@ -288,6 +288,20 @@ async def test_facts_of_one_episode_stand_in_the_same_order(memory: Memory) -> N
     assert sorted(scores, reverse=True) == scores
 
 
+async def test_a_narrative_keeps_its_facts_of_many_days_where_one_of_them_is_corrected(memory: Memory) -> None:
+    """Eight of each of two days are shown; with a correction among them the same, in its order."""
+    _, *facts = memory.episode("the talk", *(f"Mara lives in Oslo {'so ' * nth}" for nth in range(16)))
+    day_us = 86_400_000_000
+    later = [msgspec.structs.replace(one, timestamp_us=one.timestamp_us + day_us) for one in facts[1::2]]
+    memory._waiting[2::2] = later
+    (hit,) = await memory.found("Mara lives in Oslo", "hybrid")
+    assert {one.key for one in facts} == {fact.row.key for fact in hit.facts}
+    memory.correct(later[-1], facts[0])
+    (hit,) = await memory.found("Mara lives in Oslo", "hybrid")
+    assert {one.key for one in facts} == {fact.row.key for fact in hit.facts}
+    assert [later[-1].key, facts[0].key] == [fact.row.key for fact in hit.facts[:2]]
+
+
 async def test_nothing_comes_in_against_the_bounds_of_the_query(memory: Memory) -> None:
     """Filter, status and owner hold for what corrects, too."""
     old, lives = memory.episode("Mara lives in Oslo", "Mara lives in Oslo", session_id="s_1")

@@ -277,6 +277,91 @@ async def test_hybrid_nests_facts_that_either_search_matched(
     assert {2, 3} == {fact.row.key for fact in answer.episodes[0].facts}
 
 
+async def nested(search: query.Search, text: str, **fields: Any) -> dict[int, list[query.Hit]]:
+    """Return the facts below each Episode of an answer, by the Episode's key."""
+    answer = await search.run(query.Query(owner=OWNER, text=text, **fields))
+    return {hit.row.key: list(hit.facts) for hit in answer.episodes}
+
+
+def a_fact(store: memory_rows.MemoryStore, parent: int, n_words: int, **fields: object) -> row.EntryRow:
+    """Return a fact of an Episode that matches `harbour` the better the fewer other words it has."""
+    body = " ".join(["harbour", *(f"other{nth}" for nth in range(n_words))])
+    named = f"ep_20260302_{parent:08d}"
+    return store.entry(body, kind="atomic_fact", parent_type="episode", parent_id=named, **fields)
+
+
+async def test_weak_facts_of_the_first_episode_do_not_stand_before_good_ones_of_the_next(
+    store: memory_rows.MemoryStore, search: query.Search
+) -> None:
+    """An answer has the best facts of all its Episodes, and the best of each; where one Episode is asked for, all are its own."""
+    episodes = [store.entry("harbour"), *(store.entry(f"harbour and word{nth}" * 3) for nth in range(4))]
+    first = [a_fact(store, 1, 0), *(a_fact(store, 1, 9) for _ in range(9))]
+    good = {parent: [a_fact(store, parent, 1) for _ in range(8)] for parent in (2, 3, 4)}
+    weakest = a_fact(store, 5, 12)
+    await add(store, *episodes, *first, *(one for some in good.values() for one in some), weakest)
+    found = await nested(search, "harbour")
+    assert 1 == next(iter(found))
+    assert {1: {first[0].key}, 5: {weakest.key}} == {key: {one.row.key for one in found[key]} for key in (1, 5)}
+    assert {key: {one.key for one in some} for key, some in good.items()} == {
+        key: {one.row.key for one in found[key]} for key in good
+    }
+    assert look.FACTS_IN_ALL == sum(len(found[key]) for key in (1, 2, 3, 4))
+    assert {1: {one.key for one in first}} == {
+        key: {one.row.key for one in some} for key, some in (await nested(search, "harbour", top_k=1)).items()
+    }
+    wider = await nested(search, "harbour", n_facts=34)
+    assert {one.key for one in first} == {one.row.key for one in wider[1]}
+
+
+async def test_what_a_narrative_says_of_the_best_day_stands_before_what_it_says_of_others(
+    store: memory_rows.MemoryStore, search: query.Search
+) -> None:
+    """A fact weighs as much as the best one of its day; the score that sorts says so, and those of the best day keep theirs."""
+    noon, day = 43_200_000_000, 86_400_000_000
+    await add(store, store.entry("harbour"))
+    best = a_fact(store, 1, 0, timestamp_us=noon)
+    beside = a_fact(store, 1, 6, timestamp_us=noon)
+    alone = a_fact(store, 1, 5, timestamp_us=noon + day)
+    await add(store, best, beside, alone)
+    (facts,) = (await nested(search, "harbour")).values()
+    assert [best.key, beside.key, alone.key] == [one.row.key for one in facts]
+    assert sorted((one.score for one in facts), reverse=True) == [one.score for one in facts]
+    themselves = await search.run(query.Query(owner=OWNER, text="harbour", kinds=look.FACT_KINDS))
+    scores = {hit.row.key: hit.score for hit in themselves.facts}
+    assert [best.key, alone.key, beside.key] == list(scores)
+    assert [scores[best.key], scores[beside.key]] == [one.score for one in facts[:2]]
+
+
+async def test_facts_beside_a_good_one_are_shown_before_better_ones_beside_none(
+    store: memory_rows.MemoryStore, search: query.Search
+) -> None:
+    """Where one that answers is, others may answer, too: what stands beside the best fact of the answer goes first."""
+    await add(store, store.entry("harbour"), store.entry("harbour and more"))
+    best, beside = a_fact(store, 1, 0), [a_fact(store, 1, 6) for _ in range(3)]
+    others = [a_fact(store, 2, 5) for _ in range(4)]
+    await add(store, best, *beside, *others)
+    found = await nested(search, "harbour", n_facts=4)
+    assert {one.key for one in (best, *beside)} == {one.row.key for one in found[1]}
+    assert 1 == len(found[2])
+
+
+async def test_ten_facts_of_each_day_of_a_narrative_are_nested(
+    store: memory_rows.MemoryStore, search: query.Search
+) -> None:
+    """A session that matches often shows ten with the scores that they have by themselves, a narrative ten of every day."""
+    day = 86_400_000_000
+    await add(store, store.entry("harbour"), store.entry("harbour"))
+    facts = [a_fact(store, 1, nth) for nth in range(12)]
+    facts += [a_fact(store, 2, nth, timestamp_us=of * day) for of in (1, 2) for nth in range(12)]
+    await add(store, *facts)
+    found = await nested(search, "harbour", n_facts=100)
+    assert [one.key for one in facts[:10]] == [one.row.key for one in found[1]]
+    assert {one.key for one in facts[12:22] + facts[24:34]} == {one.row.key for one in found[2]}
+    themselves = await search.run(query.Query(owner=OWNER, text="harbour", kinds=look.FACT_KINDS))
+    scores = {hit.row.key: hit.score for hit in themselves.facts}
+    assert [scores[one.row.key] for one in found[1]] == [one.score for one in found[1]]
+
+
 async def test_words_do_not_wait_while_vectors_are_read_from_the_disk(
     store: memory_rows.MemoryStore,
     vectors: memory_vectors.MemoryVectors,
