@@ -12,8 +12,8 @@ SHELL := /bin/sh
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Workers of the tests. They wait for a third of their time, for timers and other processes: two for each of two cores.
-JOBS ?= 4
+# Workers of the tests, one more than there are cores: they wait for a third of their time, for timers and other processes.
+JOBS ?= 3
 # Where `make bench` puts its table; more for it, e.g. ARGS="--sizes 1000,10000".
 OUT ?= bench/out
 ARGS ?=

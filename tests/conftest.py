@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio.constants
+import gc
 import logging
 import os
 import re
@@ -63,6 +64,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if UNIT in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings("error"))
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from looking through thousands of tests and all modules, again and again while they run."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

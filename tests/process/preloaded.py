@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import everosd
+from everosd.models import builtin
 
 REPO = Path(__file__).resolve().parents[2]
 HAVE_MAIN = ("everosd.__main__", "everosd.models.worker")
@@ -137,6 +138,7 @@ def stand_by(descriptor: int) -> None:
             importlib.import_module(module.name)
     for name in LATE:
         importlib.import_module(name)
+    builtin._PASSAGES_NICENESS = 0  # beside more tests than there are cores, a nicer process would get next to nothing
     gc.collect()
     gc.freeze()  # what is shared is not looked through, and so not copied, by each fork
     line = socket.socket(fileno=descriptor)

