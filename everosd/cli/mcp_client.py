@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 import tomlkit
-from tomlkit import exceptions
+from tomlkit import exceptions, items
 
 from everosd import errors
 
@@ -171,11 +173,12 @@ def _with_entry_json(path: Path, before: str, table: str, entry: JsonObject) -> 
         raise _unreadable(path, f"is not JSON ({error}); a file with comments is not rewritten") from error
     if not isinstance(known, dict) or not isinstance(known.get(table, {}), dict):
         raise _unreadable(path, f"has no object {table!r} where entries belong")
-    replaces = ENTRY in known.get(table, {})
-    if replaces and known[table][ENTRY] == entry:
+    old = known.get(table, {}).get(ENTRY)
+    new = _over(old, entry)
+    if new == old:
         return before, True
-    known.setdefault(table, {})[ENTRY] = entry
-    return _json(known) + "\n", replaces
+    known.setdefault(table, {})[ENTRY] = new
+    return _json(known) + "\n", old is not None
 
 
 def _with_entry_toml(path: Path, before: str, table: str, entry: JsonObject) -> tuple[str, bool]:
@@ -185,24 +188,41 @@ def _with_entry_toml(path: Path, before: str, table: str, entry: JsonObject) -> 
         ConfigError: it is not TOML, or the place of the entry is taken by something else.
     """
     try:
-        known = tomlkit.parse(before)
-        tables = known.get(table)
-        if tables is None:
-            tables = tomlkit.table(is_super_table=True)
-            known[table] = tables
+        wanted = tomllib.loads(before)
+        tables = wanted.setdefault(table, {})
         if not isinstance(tables, dict):
             raise _unreadable(path, f"has no table [{table}] where entries belong")
-        replaces = ENTRY in tables
-        if replaces and tables[ENTRY] == entry:
+        old = tables.get(ENTRY)
+        tables[ENTRY] = new = _over(old, entry)
+        if new == old:
             return before, True
-        made = tomlkit.table()
-        made.update(entry)
-        cast("JsonObject", tables)[ENTRY] = made
-        text = tomlkit.dumps(known)
-        tomlkit.parse(text)
-    except exceptions.TOMLKitError as error:
+        for text in _texts_toml(before, table, new):
+            with contextlib.suppress(tomllib.TOMLDecodeError):
+                if tomllib.loads(text) == wanted:
+                    return text, old is not None
+    except (exceptions.TOMLKitError, tomllib.TOMLDecodeError) as error:
         raise _unreadable(path, f"is not TOML ({error})") from error
-    return text, replaces
+    raise _unreadable(path, f"writes [{table}] in a way that nothing can be added to without changing the rest")
+
+
+def _texts_toml(before: str, table: str, entry: JsonObject) -> Iterator[str]:
+    """Yield TOML texts that should have the entry: set in its place, then behind all else."""
+    known = tomlkit.parse(before)
+    tables = known.get(table)
+    if tables is None:
+        known[table] = tables = tomlkit.table(is_super_table=True)
+    made = tomlkit.inline_table() if isinstance(tables, items.InlineTable) else tomlkit.table()
+    made.update(entry)
+    cast("JsonObject", tables)[ENTRY] = made
+    yield tomlkit.dumps(known)
+    if before and not before.endswith("\n"):
+        before += "\n"
+    yield f"{before}\n{tomlkit.dumps({table: {ENTRY: entry}})}"
+
+
+def _over(old: object, entry: JsonObject) -> JsonObject:
+    """Return the entry with what a person had added to the one before it, its `env` say; one of another transport goes."""
+    return {**old, **entry} if isinstance(old, dict) and "url" not in old else entry
 
 
 def _backup(path: Path) -> Path:

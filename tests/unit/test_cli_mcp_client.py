@@ -193,3 +193,53 @@ def test_files_are_where_clients_look_for_them(monkeypatch: pytest.MonkeyPatch, 
     } == found
     monkeypatch.setenv("CODEX_HOME", os.fspath(home / "c"))
     assert home / "c/config.toml" == mcp_client.CLIENTS["codex"].path()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_person_added_to_the_entry_stays(name: mcp_client.Name) -> None:
+    """An `env` says whose memory it is: an entry for another root keeps it, and one with nothing new stays as it is."""
+    one = mcp_client.CLIENTS[name]
+    mcp_client.write(one.plan(mcp_client.Setup(command="everosd", args=("mcp", "--root", "/elsewhere"))))
+    text = one.path().read_text()
+    if one.is_toml:
+        saved(name, f'{text}env = {{EVEROS_MCP__USER_ID = "ben"}}\n')
+    else:
+        saved(name, text.replace('"command"', '"env": {"EVEROS_MCP__USER_ID": "ben"}, "command"'))
+    mcp_client.write(one.plan(SETUP))
+    entry = entry_in(name, one.path().read_text())
+    assert {"EVEROS_MCP__USER_ID": "ben"} == entry["env"]
+    assert (SETUP.command, list(SETUP.args)) == (entry["command"], entry["args"])
+    again = one.plan(SETUP)
+    assert again.text == again.before
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        'mcp_servers = {other = {command = "y"}} # mine\nx = 1\n',
+        'mcp_servers.other.command = "y"\nx = 1\n[t]\na = 1\n',
+        '[mcp_servers]\nother = {command = "y"}\n[t]\na = 1',
+        'x = 1\n[mcp_servers.other]\ncommand = "y"\n[t]\na = 1\n[mcp_servers.third]\ncommand = "z"\n',
+        "x = 1\n[t]\na = 1\n[[list]]\nb = 1\n",
+        "x = 1\r\n[t]\r\na = 1",
+    ],
+)
+def test_whatever_way_tables_are_written_the_entry_is_all_that_is_added(before: str) -> None:
+    """No setting of Codex loses its table, and the entry is there once."""
+    path = saved("codex", before)
+    mcp_client.write(mcp_client.CLIENTS["codex"].plan(SETUP))
+    after = tomllib.loads(path.read_text())
+    entry = after["mcp_servers"].pop("everosd")
+    assert SETUP.command == entry["command"]
+    assert tomllib.loads(before) == {key: value for key, value in after.items() if value}
+    again = mcp_client.CLIENTS["codex"].plan(SETUP)
+    assert again.text == again.before
+
+
+def test_tables_that_nothing_can_be_added_to_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the rest of the file would be another one afterwards, a person pastes the entry."""
+    path = saved("codex", "x = 1\n")
+    monkeypatch.setattr(mcp_client, "_texts_toml", lambda *_: iter(("x = 2\n[mcp_servers.everosd]\n", "x = ")))
+    with pytest.raises(errors.ConfigError, match="nothing can be added"):
+        mcp_client.CLIENTS["codex"].plan(SETUP)
+    assert "x = 1\n" == path.read_text()
