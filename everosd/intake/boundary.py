@@ -25,9 +25,19 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
     reason: message.Reason
 
 
+def has_to_count(waiting: Sequence[message.Message], limits: config.BoundaryDetection) -> bool:
+    """Tell whether `cuts` has to count tokens, with `models.piece`: so many characters may be more than a segment has."""
+    return sum(map(_most, waiting)) >= limits.hard_token_limit
+
+
+def _most(one: message.Message) -> int:
+    """Return how many tokens a message has at most."""
+    return (len(one.text) + len(one.tool_calls)) * _MOST_PER_CHAR + _OVERHEAD_TOKENS
+
+
 def _sizes(waiting: Sequence[message.Message], limit: int, known: dict[str, int]) -> list[int]:
     """Return how much of a limit each message takes: a guess that is too high where all of it fits even so."""
-    most = [(len(one.text) + len(one.tool_calls)) * _MOST_PER_CHAR + _OVERHEAD_TOKENS for one in waiting]
+    most = list(map(_most, waiting))
     if sum(most) < limit:
         return most
     from everosd.models import piece  # NumPy, which a short conversation does without

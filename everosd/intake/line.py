@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import importlib
 import random
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from pathlib import PurePosixPath
@@ -115,6 +116,8 @@ class Line:
         self._state = session.Session(owner)
         self._is_read = False
         self._checked_s = 0.0
+        self._has_counter = False
+        """What counts tokens is imported."""
         self._sizes: dict[str, int] = {}
         """Tokens of messages that wait, by id, as far as they had to be counted."""
         self._new: set[str] = set()
@@ -203,7 +206,12 @@ class Line:
     ) -> list[message.Segment]:
         """Cut what is complete, under the lock; of a deferred session only a flush does. Silence completes all of it."""
         is_all = is_flush or is_silent
-        if not self._may_cut(is_flush=is_flush) or not self._cuts(limits, is_all=is_all):
+        if not self._may_cut(is_flush=is_flush):
+            return []
+        if not self._has_counter and boundary.has_to_count(self._state.waiting, limits):
+            await asyncio.to_thread(importlib.import_module, "everosd.models.piece")  # NumPy with it: not on the loop
+            self._has_counter = True
+        if not self._cuts(limits, is_all=is_all):
             return []
         await self.load(is_sure=True)  # what a person took out a moment ago is in no segment
         found = self._cuts(limits, is_all=is_all) if self._may_cut(is_flush=is_flush) else []

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.abc
 import os
 import subprocess
+import sys
+import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -591,6 +594,28 @@ async def test_a_save_to_what_everosd_just_wrote_is_read_within_the_bound_howeve
                     await asyncio.sleep(0.005)
             assert is_busy == (node.clock.monotonic_s() - began_s >= held_s)
             await cascade.settled()
+
+
+async def test_a_long_first_message_does_not_have_the_loop_import_what_counts_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counting tokens takes NumPy, which a root without entries has not imported: it comes in a thread."""
+    importers = []
+
+    class Seen(importlib.abc.MetaPathFinder):
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "everosd.models.piece":
+                importers.append(threading.current_thread())
+
+    importlib.import_module("everosd.models.piece")
+    monkeypatch.delitem(sys.modules, "everosd.models.piece")
+    monkeypatch.delattr("everosd.models.piece")
+    monkeypatch.setattr(sys, "meta_path", [Seen(), *sys.meta_path])
+    async with running(tmp_path, boundary_detection__hard_token_limit=64) as node:
+        added = await intake(node).add(session(), said("I moved to Porto. " * 5, "It rains. " * 20), task_id="t")
+        assert "extracted" == added.status
+    assert importers
+    assert threading.main_thread() not in importers
 
 
 async def test_the_text_index_is_not_committed_for_each_of_many_requests(tmp_path: Path) -> None:
