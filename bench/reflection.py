@@ -9,14 +9,20 @@ each figure, what any order finds in the mean (k of n live Episodes), and both a
 top until so many characters are read, its matching facts or its full texts, and counted are the statements that are a
 question's evidence. A narrative leaves out what was said before: a repetition that is the evidence counts as missing. The
 day behind a narrative's fact is not counted as read, since that of a session's stands once beside all of them; with it, and
-best facts first whoever has them, the same stands in the note. Of full texts nothing is promised: whoever reads a narrative
-from its beginning reads much that has nothing to do with the question.
+best facts first whoever has them, the same stands in the note, beside the questions of which more and of which less was
+found, and the standard error of the difference: what is missed by less than that may be chance. Of full texts nothing is
+promised: whoever reads a narrative from its beginning reads much that has nothing to do with the question. Nor of what
+recall makes of both.
+
+A part of the conversations is measured where `EVEROSD_LOCOMO` names a file that holds only them.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 import re
+import statistics
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,6 +47,8 @@ LIVE_SHARE = 50.0
 FACT_CHARS = (500, 1_500, 4_000)
 TEXT_CHARS = (3_000, 12_000, 30_000)
 """A session, a narrative, all that a model of small context takes."""
+RECALL_TOKENS = (500, 1_500, 4_000)
+_QUOTED = "> "
 
 _DAY = re.compile(r" \(\d{4}-\d\d-\d\d\)$")
 _WORD = re.compile(r"[^\W_]+")
@@ -77,6 +85,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """The same as the first, the best facts of all Episodes first."""
     texts: tuple[float, ...]
     """The same of full texts."""
+    recalled: tuple[float, ...]
+    """Share of the evidence that is told in a block of so many tokens, as an agent gets it; the method makes no difference."""
     first_chars: int
     """Length of the first text."""
 
@@ -188,10 +198,36 @@ def _asked(
     client: daemon.Client, users: Iterable[str], questions: Sequence[roots.Question], turns: Turns
 ) -> dict[str, list[Asked]]:
     memories = {user: _memory(client, user) for user in users}
-    return {method: [_ask(client, memories[one.user], one, turns, method) for one in questions] for method in METHODS}
+    recalled = [_recalled(client, one, turns) for one in questions]
+    return {
+        method: [
+            _ask(client, memories[one.user], one, turns, method, told)
+            for one, told in zip(questions, recalled, strict=True)
+        ]
+        for method in METHODS
+    }
 
 
-def _ask(client: daemon.Client, memory: Memory, question: roots.Question, turns: Turns, method: str) -> Asked:
+def _recalled(client: daemon.Client, question: roots.Question, turns: Turns) -> tuple[float, ...]:
+    evidence = [turns[question.user, one] for one in question.facts]
+    found = []
+    for n_tokens in RECALL_TOKENS:
+        body = {"user_id": question.user, "query": question.question, "max_tokens": n_tokens}
+        data = msgspec.convert(client.request("POST", "/api/v1/memory/recall", body)["data"], dict[str, object])
+        lines = str(data["text"]).splitlines()
+        told = [line.removeprefix(_QUOTED) for line in lines if line.startswith(_QUOTED)]
+        found.append(_read(told, evidence, n_chars=sum(len(one) + 1 for one in told)))
+    return tuple(found)
+
+
+def _ask(
+    client: daemon.Client,
+    memory: Memory,
+    question: roots.Question,
+    turns: Turns,
+    method: str,
+    recalled: tuple[float, ...],
+) -> Asked:
     started = time.perf_counter()
     answer = client.answer(question.user, question.question, top_k=retrieval.TOP_K, method=method)
     took_ms = (time.perf_counter() - started) * 1000
@@ -219,6 +255,7 @@ def _ask(client: daemon.Client, memory: Memory, question: roots.Question, turns:
         dated_facts=tuple(_read(dated, evidence, n_chars) for n_chars in FACT_CHARS),
         best_facts=tuple(_read(best, evidence, n_chars) for n_chars in FACT_CHARS),
         texts=tuple(_read(lines, evidence, n_chars) for n_chars in TEXT_CHARS),
+        recalled=recalled,
         first_chars=len(str(hits[0]["episode"])) if hits else 0,
     )
 
@@ -280,8 +317,17 @@ def _compared(method: str, before: Sequence[Asked], after: Sequence[Asked]) -> I
                 unit="%",
                 budget=least,
                 is_floor=True,
-                note=f"before: {least:.1f} %; days counted {dated[0]:.1f} → {dated[1]:.1f} %; "
-                f"best facts first {best[0]:.1f} → {best[1]:.1f} %",
+                note=f"before: {least:.1f} %; {_judged(before, after, lambda one, at=at: one.facts[at])}; "  # type: ignore[misc]
+                f"days counted {dated[0]:.1f} → {dated[1]:.1f} %; best facts first {best[0]:.1f} → {best[1]:.1f} %",
+            )
+        for at, n_tokens in enumerate(RECALL_TOKENS):
+            told, value = _pair(before, after, lambda one, at=at: one.recalled[at])  # type: ignore[misc]
+            yield Figure(
+                name=f"LoCoMo before and after reflection: evidence in {n_tokens:,} tokens of recall",
+                size=size,
+                value=value,
+                unit="%",
+                note=f"before: {told:.1f} %",
             )
     for at, n_chars in enumerate(TEXT_CHARS):
         least, value = _pair(before, after, lambda one, at=at: one.texts[at])  # type: ignore[misc]
@@ -305,6 +351,15 @@ def _pair(before: Sequence[Asked], after: Sequence[Asked], share: Callable[[Aske
     """Return the mean share before and after, percent."""
     of_before, of_after = (100 * sum(map(share, each)) / len(each) for each in (before, after))
     return of_before, of_after
+
+
+def _judged(before: Sequence[Asked], after: Sequence[Asked], share: Callable[[Asked], float]) -> str:
+    """Say of how many questions more and of how many less is found, and the standard error of the mean difference, in points."""
+    gains = [share(two) - share(one) for one, two in zip(before, after, strict=True)]
+    error = 100 * statistics.pstdev(gains) / math.sqrt(len(gains))
+    return (
+        f"more of {sum(gain > 0 for gain in gains)} questions, less of {sum(gain < 0 for gain in gains)}, ± {error:.1f}"
+    )
 
 
 def _chance(asked: Sequence[Asked], k: int) -> float:
