@@ -7,6 +7,7 @@ import contextlib
 import functools
 import importlib
 from collections.abc import Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from everosd import clock as clocks
@@ -126,7 +127,7 @@ class Learning:
 
     async def _make(self) -> faculties.Faculties:
         """Make what reads and follows; the import takes half a second, in a thread."""
-        imported = await asyncio.to_thread(importlib.import_module, "everosd.faculties")
+        imported = await asyncio.to_thread(_imported, counts_tokens=self.chat.is_set_up)
         parts: faculties.Parts = imported.Parts(
             settings=self.in_force,
             places=self._places,
@@ -215,6 +216,14 @@ class _Reading:
     async def extract(self, segment: message.Segment) -> message.Extracted:
         """Return what the extractor reads."""
         return await (await self._later.get()).extractor.extract(segment)
+
+
+def _imported(*, counts_tokens: bool) -> ModuleType:
+    """Import what reads and follows, and what counts the tokens of a model, which takes NumPy."""
+    if counts_tokens:
+        with contextlib.suppress(ImportError, RuntimeError):  # NumPy is broken: who counts says so
+            importlib.import_module("everosd.models.piece")
+    return importlib.import_module("everosd.faculties")
 
 
 def _is_shown(cascade: apply.Cascade, lsn: types.Lsn) -> bool:

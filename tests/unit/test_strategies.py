@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import importlib.abc
+import sys
+import threading
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -179,3 +182,30 @@ async def test_the_first_file_or_message_has_what_reads_made(tmp_path: Path, by:
             assert "accumulated" == (await node.learning.intake.add(session, [said], task_id="t")).status
         later = node.learning.strategies
         await until(lambda: later.made is not None)
+
+
+@pytest.mark.parametrize("has_model", [False, True])
+async def test_what_counts_tokens_for_a_model_is_imported_beside_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_model: bool
+) -> None:
+    """It takes NumPy, which nothing has imported before a first entry; without a model nothing is counted."""
+    importers = []
+
+    class Seen(importlib.abc.MetaPathFinder):
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "everosd.models.piece":
+                importers.append(threading.current_thread())
+
+    importlib.import_module("everosd.models.piece")
+    monkeypatch.delitem(sys.modules, "everosd.models.piece")
+    monkeypatch.delattr("everosd.models.piece")
+    monkeypatch.setattr(sys, "meta_path", [Seen(), *sys.meta_path])
+    environ = {"EVEROS_EMBEDDING__MODEL": "none"}
+    if has_model:
+        environ |= {"EVEROS_LLM__MODEL": "stub", "EVEROS_LLM__BASE_URL": "http://127.0.0.1:9"}
+    settings = await asyncio.to_thread(config.load, tmp_path, environ)
+    async with daemon.open_node(settings, clock.SystemClock(), learns=True) as node:
+        assert node.learning is not None
+        await node.learning.strategies.get()
+        assert has_model == bool(importers)
+    assert not has_model or threading.main_thread() not in importers
