@@ -83,6 +83,7 @@ _DEMONYMS = (
 STOP = token.STOP_WORDS | words.STOP
 LIGHT = STOP | words.TELLING | words.ABSTRACT
 """Words that a text may bring along."""
+_SHORT = 3.0  # words of weight of a sentence in which each of them is what it says
 _MIN_STATEMENT = 3  # words of weight; one in so many has to be told
 _LEAD_CHARS = 40  # before a word, that say whether it begins a sentence
 _MIN_STEM, _SURE_STEM = 4, 5  # letters that two forms of a word share
@@ -278,12 +279,21 @@ class Grounds:
         """
         return not self.inventions(statement) and self._says(statement, SUPPORT)
 
-    def unsupported(self, text: str, *, may_end: bool = False) -> tuple[str, ...]:
+    def unsupported(self, text: str, *, may_end: bool = False, is_strict: bool = False) -> tuple[str, ...]:
         """Return the sentences of `text` that the sources do not say, inventions apart; at least `PROSE_SUPPORT` is theirs.
 
-        `may_end`: what they say may be said to hold no longer.
+        Args:
+            text: Whatever.
+            may_end: What they say may be said to hold no longer.
+            is_strict: Of a short sentence more than half is theirs, and what it says that somebody feels, wants or decides: for
+                a text out of which a sentence may be taken without loss.
         """
-        return tuple(one for one in sentences(text) if not self._says(one, PROSE_SUPPORT, may_end=may_end))
+        return tuple(
+            one
+            for one in sentences(text)
+            if not self._says(one, PROSE_SUPPORT, may_end=may_end)
+            or (is_strict and not self._says_all(one, self._pool(one)))
+        )
 
     def knows(self, title: str) -> bool:
         """Return whether a title is made of the words of the sources, whatever they say with them; inventions apart."""
@@ -322,6 +332,21 @@ class Grounds:
         return self._has_words(told, pool, support) and (
             self._agrees(told, pool) or (may_end and self._agrees(words.OVER.sub(" ", told), pool))
         )
+
+    def _says_all(self, statement: str, pool: _Pool) -> bool:
+        """Return whether a short statement has nothing of weight of its own; a longer one has words that hold it together.
+
+        What tells of a talk has words of its own for how it was said: there only a statement without any others is looked at.
+        """
+        heavy = self._heavy_of(statement)
+        total = sum(weight for _, weight in heavy)
+        if total > (0 if self._speakers else _SHORT):
+            return True
+        found = sum(weight for word, weight in heavy if self._has_word(word, pool))
+        if heavy and found <= PROSE_SUPPORT * total and not figure.read(statement):
+            return False
+        stances = [word for word in WORD.findall(statement) if words.fold(word) in words.STANCE]
+        return all(self._has_word(word, pool) for word in stances)
 
     def _has_words(self, told: str, pool: _Pool, support: float) -> bool:
         heavy = self._heavy_of(told)

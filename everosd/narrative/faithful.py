@@ -105,9 +105,17 @@ class _Told(NamedTuple):
 class Evidence:
     """Sources, read once. Making it and each `judge` may take a second for long ones: in a thread."""
 
-    def __init__(self, sources: Sequence[source.Source], *, is_translated: bool = False) -> None:
-        """Take sources in time order; `is_translated`: texts are in another language, so only figures can be compared."""
-        self._is_translated = is_translated
+    def __init__(
+        self, sources: Sequence[source.Source], *, is_translated: bool = False, is_summary: bool = False
+    ) -> None:
+        """Take the sources.
+
+        Args:
+            sources: In time order.
+            is_translated: Texts are in another language, so only figures can be compared.
+            is_summary: Texts may leave things out: what is not certain to be the sources' is none of theirs.
+        """
+        self._is_translated, self._is_summary = is_translated, is_summary
         self._days = {one.at.date() for one in sources} | {
             day for one in sources for turn in spoken.turns(one.content) if (day := day_of(turn.day)) is not None
         }
@@ -163,12 +171,12 @@ class Evidence:
                 continue
             if _plain(sentence) in self._said:
                 continue
-            if not self._grounds.unsupported(sentence):
+            if not self._grounds.unsupported(sentence, is_strict=self._is_summary):
                 if self._bound.belies(sentence) or self._measures.belies(sentence):
                     found.append(sentence)
                 continue
             ended = [one for one in check.clauses(sentence) if words.OVER.search(one)]
-            is_over = ended and not self._grounds.unsupported(sentence, may_end=True)
+            is_over = ended and not self._grounds.unsupported(sentence, may_end=True, is_strict=self._is_summary)
             if not is_over or any(self._newest.supports(words.OVER.sub(" ", one)) for one in ended):
                 found.append(sentence)
         return tuple(found)

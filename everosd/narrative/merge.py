@@ -2,7 +2,8 @@
 
 The answer is held against the sources. What is wrong with it is named to the model once. What is missing after that follows
 below it, in the sources' own words and with its day; sentences that no source bears out are taken out where most are left,
-else the narrative is refused. A summary is made in the same way, but may leave things out: its sources stay.
+else the narrative is refused. A summary is made in the same way, but may leave things out, its sources stay:
+so a short sentence in it that is not theirs for certain is taken out as well.
 """
 
 from __future__ import annotations
@@ -118,7 +119,9 @@ class ByModel:
         """
         sources = _in_order(sources)
         languages = await asyncio.to_thread(_Languages, self._model.language, sources)
-        evidence = await asyncio.to_thread(faithful.Evidence, sources, is_translated=languages.is_other)
+        evidence = await asyncio.to_thread(
+            faithful.Evidence, sources, is_translated=languages.is_other, is_summary=self._is_summary
+        )
         notes = await asyncio.to_thread(lambda: "\n\n".join(_note(one, at) for at, one in enumerate(sources, 1)))
         asked = (await asyncio.to_thread(self._prompts, self._name)).filled(notes=notes, language=languages.name)
         best = await self._draft(asked, evidence, languages)

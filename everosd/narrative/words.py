@@ -218,6 +218,16 @@ present account explanation description request reply update reminder note summa
 """)
 """Nouns that name nothing one could own, meet or lose: they may be introduced by a text."""
 
+STANCE = _set("""
+feel feels felt think thinks thought believe believes believed want wants wanted hope hopes hoped plan plans planned planning intend
+intends intended decide decides decided decision like likes liked enjoy enjoys enjoyed enjoying love loves loved appreciate appreciates
+appreciated value values valued prefer prefers preferred interested excited enthusiastic happy glad proud grateful admire admires admired
+agree agrees agreed need needs needed help helps helped hate hates hated dislike dislikes disliked detest detests detested loathe loathes
+loathed stopped quit refuses refused declined avoids avoid möchte mag freut gefreut plant planen hasse hasst hassen hasste veut
+prévoit déteste détestent quiere planea odia odian vuole odio quer odeia
+""")
+"""Of those that a text may bring along, or that deny: what somebody makes of something, which is a claim by itself."""
+
 NEGATIONS = _set("""
 no not never none nobody nothing neither nor without n't cannot can't don't doesn't didn't isn't aren't wasn't weren't won't wouldn't
 haven't hasn't hadn't couldn't shouldn't dont doesnt didnt isnt arent cant wont nicht kein keine keinen keinem keiner nie niemals nichts

@@ -278,6 +278,43 @@ def test_a_full_stop_in_an_abbreviation_or_a_date_ends_no_sentence(text: str, n:
     assert "".join(text.split()) == "".join("".join(found).split())
 
 
+BICYCLE = ("Mara met Jonas in Ghent.", "Mara bought a red bicycle for 250 euros.", "Mara sold the red bicycle to Lena.")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "She was very happy about it.", "She hates him.", "Mara loves Jonas.", "She enjoyed it, and wants more.",
+        "The bicycle was stolen.", "The bicycle is blue.", "Mara hopes to meet Jonas.", "They agreed.", "Mara hasst Jonas.",
+        "The weather was terrible.", "She regretted the sale.", "They plan to marry soon.",
+    ],
+)  # fmt: skip
+def test_a_sentence_of_a_summary_had_no_name_and_no_number_and_was_taken(text: str) -> None:
+    """What somebody feels, wants or decides is a claim; so is the one word that a short sentence has of its own."""
+    evidence = faithful.Evidence(sources(*BICYCLE), is_summary=True)
+    assert (text,) == evidence.judge(f"{' '.join(BICYCLE)} {text}").strange
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (BICYCLE, "Mara bought a red bicycle for 250 euros, and sold it to Lena later."),
+        (BICYCLE, "She got a bicycle. She had met him in Ghent."),
+        (("Mara loves Jonas, and they want to marry.",), "They love each other. They wanted to marry."),
+        (
+            ("We decided to move to Porto in May.", "The flat has a balcony."),
+            "They decided on a move. The balcony was in the flat.",
+        ),
+        (("Mara doesn't like tea any more.",), "Mara does not like tea."),
+        (("The release is on 3 May.", "It was postponed to 10 May."), "The release came on 10 May, not on 3 May."),
+        (("Mara möchte im Mai umziehen.",), "Mara möchte umziehen."),
+    ],
+)
+def test_a_summary_that_says_less_in_other_words_is_true(given: tuple[str, ...], text: str) -> None:
+    """Short sentences of the sources' own words are theirs, and what they feel and want may be told."""
+    assert () == faithful.Evidence(sources(*given), is_summary=True).judge(text).strange
+
+
 def test_details_are_whole_sentences() -> None:
     """With what was cut from them, where something was."""
     said = (
