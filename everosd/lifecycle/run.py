@@ -265,23 +265,26 @@ class _Pass:
 
     async def _read_past(self, state: overlay.State) -> None:
         """Read what does not count of the past of those that have one and would decay."""
+        due: list[store.Record] = []
         for nth, record in enumerate(state.records):
             if nth % SLICE == SLICE - 1:
                 await asyncio.sleep(0)
             if record.anchor_us is None or record.kind != "memory":
                 continue
             one = decay.plan(record, state.status(record)[0], self._policies, state.now_us)
-            if one is None or not one.is_applied:
-                continue
-            told = await store.rows(
+            if one is not None and one.is_applied:
+                due.append(record)
+        for start in range(0, len(due), PART):
+            part = due[start : start + PART]
+            told = await store.rows_of_each(
                 self._desk.reader,
                 state.owner,
-                target=record.entry_id,
+                {record.entry_id: record.since_us for record in part},
                 actions=past.ACTIONS,
-                since_us=record.since_us,
                 limit=past.MAX_ROWS,
             )
-            self._past[record.entry_id] = past.of(told, is_pinned=record.is_pinned)
+            for record in part:
+                self._past[record.entry_id] = past.of(told.get(record.entry_id, ()), is_pinned=record.is_pinned)
 
     async def _decide(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -428,6 +428,42 @@ async def rows(
         (*values, limit, offset),
     )
     return _entries(found) if len(found) <= INLINE_ROWS else await asyncio.to_thread(_entries, found)
+
+
+async def rows_of_each(
+    reader: read.Reader,
+    owner: types.Owner,
+    targets: Mapping[str, int | None],
+    *,
+    actions: Sequence[str],
+    limit: int,
+) -> dict[str, list[entry.Entry]]:
+    """Return rows of `.lifecycle/` about several memories, of each the newest first; without those that have none.
+
+    Args:
+        reader: Of the ledger.
+        owner: Whose memories.
+        targets: Entry ids, each with the moment from which on rows are wanted; None: all.
+        actions: Of the rows.
+        limit: At most so many of each.
+    """
+    found = await reader.fetch(
+        "WITH told AS (SELECT r.key, r.target, e.entry_id, row_number() OVER"  # noqa: S608
+        " (PARTITION BY r.target ORDER BY r.place DESC, e.entry_id DESC) AS nth"
+        " FROM json_each(?) j CROSS JOIN lifecycle_rows r INDEXED BY lifecycle_rows_target"
+        f" ON {owned.by('r')} AND r.target = j.key CROSS JOIN entries e ON e.key = r.key"
+        f" WHERE e.is_shadowed = 0 AND r.action IN ({', '.join('?' * len(actions))})"
+        " AND (j.value IS NULL OR r.at_us >= j.value))"
+        " SELECT t.target, t.entry_id, e.raw FROM told t CROSS JOIN entries e ON e.key = t.key"
+        " WHERE t.nth <= ? ORDER BY t.target, t.nth",
+        (msgspec.json.encode(dict(targets)).decode(), *owned.scope(owner), *actions, limit),
+    )
+    read_rows = [each[1:] for each in found]
+    entries = _entries(read_rows) if len(found) <= INLINE_ROWS else await asyncio.to_thread(_entries, read_rows)
+    told: dict[str, list[entry.Entry]] = {}
+    for (target, *_), one in zip(found, entries, strict=True):
+        told.setdefault(target, []).append(one)
+    return told
 
 
 def _entries(found: Sequence[Sequence[Any]]) -> list[entry.Entry]:

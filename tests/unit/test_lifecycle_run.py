@@ -6,6 +6,7 @@ import asyncio
 import datetime as dt
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -382,6 +383,47 @@ async def test_a_restored_memory_does_not_sink_by_the_time_it_was_away(life: gov
     life.calendar.pass_days(1)
     await life.reflect("decay")
     assert ("active", 0.6) == ((await life.look(one)).status, (await life.look(one)).importance)
+
+
+async def test_the_ledger_was_asked_once_for_each_memory_that_had_been_away(
+    life: governed.Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked for many at once, and says of each what it says of it alone."""
+    ids = await life.remember_all([{"memory_type": "semantic", "content": f"note {nth}"} for nth in range(60)])
+    for action, days in (("archive", 95), ("restore", 200), ("archive", 95), ("restore", 200)):
+        life.calendar.pass_days(days)
+        value = "archived" if action == "archive" else "active"
+        at = life.calendar.now().isoformat()
+        fields = {"timestamp": at, "action": action, "field": "status", "base": "active", "value": value}
+        drafts = [entry.Draft(fields=fields | {"target": one, "reason": f"{days}"}) for one in ids]
+        await life.parts.until_logged(life.owner, (await life.parts.log(life.owner, drafts))[-1:])
+    life.calendar.pass_days(95)
+    monkeypatch.setattr(run, "PART", 25)
+    asked: list[dict[str, int | None]] = []
+    of_each = store.rows_of_each
+
+    async def counted(*given: Any, **named: Any) -> dict[str, list[entry.Entry]]:
+        asked.append(dict(given[2]))
+        return await of_each(*given, **named)
+
+    monkeypatch.setattr(store, "rows_of_each", counted)
+    found = await life.reflect("decay", is_forced=True)
+    assert (60, [25, 25, 10]) == (found.n_applied, [len(one) for one in asked])
+    assert {0.41} == {one.importance for one in (await life.all()).values()}
+    first, since_us = ids[0], life.parts.now_us() - 400 * governed.DAY_US
+    for wanted, limit in (({first: None}, 100), ({first: since_us, ids[1]: None}, 100), ({first: None}, 2)):
+        both = await of_each(life.root.reader, life.owner, wanted, actions=("archive", "restore"), limit=limit)
+        for target, from_us in wanted.items():
+            alone = await store.rows(
+                life.root.reader,
+                life.owner,
+                target=target,
+                actions=("archive", "restore"),
+                since_us=from_us,
+                limit=limit,
+            )
+            assert [one.id for one in alone] == [one.id for one in both[target]]
+            assert alone
 
 
 async def test_episodes_are_left_alone_until_that_is_wished(life: governed.Life) -> None:
