@@ -8,6 +8,8 @@ its steps are counted and how many there were; what has been taken since then is
 
 from __future__ import annotations
 
+import itertools
+
 from everosd.lifecycle import age, change, decisions, past, policy
 from everosd.store import lifecycle as store
 
@@ -65,6 +67,32 @@ def steps(
         steps=n_last,
         n_taken=min(n_new, n_to_floor),
     )
+
+
+def settled(record: store.Record, policies: policy.Policy, now_us: int) -> change.Change | None:
+    """Return that up to its newest activity nothing is to be taken from a memory; None: something is, or it cannot be told.
+
+    What a row of it says is what counting comes to without it: from that activity on, no step so far. It takes the place of all
+    moments before.
+    """
+    wanted = policies.decay.get(record.memory_type)
+    if wanted is None or record.status != "active" or record.is_pinned or age.last_us(record) > now_us:
+        return None
+    found = age.moments(record, now_us)
+    whole = [(until_us - since_us) // wanted.period_us for since_us, until_us in itertools.pairwise(found)]
+    was = policy.millionths(record.importance)
+    is_due = bool(whole) and (whole[0] > (0 if record.since_us is None else record.steps) or any(whole[1:]))
+    if not whole or (is_due and was > wanted.floor):
+        return None
+    decision = decisions.Decision(
+        id=record.entry_id,
+        owner=record.owner,
+        action="decay",
+        decision="apply",
+        reason=f"counted up to here: used so often that nothing was due in {policy.days(found[-1] - found[0])} days",
+    )
+    counted = change.Decayed(was=was, value=was, since_us=found[-1], steps=0, n_taken=0)
+    return change.Change(record=record, decision=decision, decayed=counted)
 
 
 def due_at(record: store.Record, policies: policy.Policy, now_us: int) -> tuple[int, float] | None:

@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from everosd import clock, config, errors, types
-from everosd.lifecycle import desk
+from everosd.lifecycle import change, decay, desk, policy
 from everosd.lifecycle import row as rows
 from everosd.log import entry, escape
 from everosd.store import lifecycle as store
@@ -26,6 +26,9 @@ PER_ROW = 200
 MAX_NOTED = 100_000
 """Entries of which a use is remembered; beyond, no more are taken in until these are written."""
 ACTION = "usage"
+MAX_MOMENTS = 200
+"""Moments of activity between which decay is counted: of a memory that has more and owes nothing, they are counted up to the
+newest, once, so that they do not grow with years of use."""
 _AT_ONCE = 500  # entries that the ledger is asked for
 
 log = structlog.get_logger(__name__)
@@ -124,7 +127,9 @@ class Uses:
         due = [one.entry_id for one in known if self._is_due(one, taken)]
         written: tuple[types.EntryId, ...] = ()
         if due and owner in self._noted:
-            written = await self._desk.log(owner, list(self._drafts({each: taken[each] for each in sorted(due)})))
+            # What is counted up to was before these uses: it stands before them.
+            drafts = [*self._counted(known), *self._drafts({each: taken[each] for each in sorted(due)})]
+            written = await self._desk.log(owner, drafts)
             self._written_today().setdefault(owner, set()).update(due)
         waiting = {one.entry_id for one in known if taken[one.entry_id] > (one.accessed_us or 0)} - set(due)
         self._let_go(owner, {each: at_us for each, at_us in taken.items() if each not in waiting})
@@ -155,6 +160,13 @@ class Uses:
             self._written_on = self._today()
             self._written.clear()
         return self._written
+
+    def _counted(self, known: Iterable[store.Record]) -> Iterator[entry.Draft]:
+        """Yield the rows that take the place of moments of which there are too many."""
+        now_us, policies = self._desk.now_us(), policy.of(self._settings())
+        for one in known:
+            if len(one.moments) > MAX_MOMENTS and (found := decay.settled(one, policies, now_us)) is not None:
+                yield change.draft(found, "", self._desk.now())
 
     def _drafts(self, uses: dict[str, int]) -> Iterator[entry.Draft]:
         at = rows.stamp(self._desk.now())

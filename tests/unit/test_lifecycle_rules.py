@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import msgspec
@@ -192,6 +193,34 @@ def test_Y01_thirty_sixty_and_ninety_idle_days_daily_and_once(
         daily = simulated(one, (), [START_US + n * DAY_US for n in range(1, days + 1)])
         once = simulated(one, (), [START_US + days * DAY_US])
         assert (expected, expected) == (daily.importance, once.importance)
+
+
+@given(
+    gaps=st.lists(st.integers(1, 40) | st.sampled_from([13, 14, 15, 89, 90, 91]), min_size=1, max_size=12),
+    more=st.lists(st.sampled_from([1, 13, 14, 28, 90, 200]), min_size=1, max_size=4),
+    memory_type=st.sampled_from(["episodic", "semantic", "identity"]),
+    importance=st.sampled_from([0.05, 0.1, 0.5, 0.9]),
+)
+def test_what_is_counted_up_to_a_use_comes_to_the_same(
+    gaps: list[int], more: list[int], memory_type: str, importance: float
+) -> None:
+    """Uses before it are let go only where nothing is due for them: every later decay is what it would have been."""
+    at = list(itertools.accumulate(gaps, lambda us, days: us + days * DAY_US, initial=START_US))
+    one = governed.record(memory_type=memory_type, importance=importance, moments=tuple(at[1:]), accessed_us=at[-1])
+    found = decay.settled(one, POLICIES, at[-1])
+    if found is None or found.decayed is None:
+        return
+    other = governed.folded(one, found.decayed)
+    assert () == other.moments
+    for days in itertools.accumulate(more):
+        now_us = at[-1] + days * DAY_US
+        kept, let_go = (decay.plan(each, "active", POLICIES, now_us) for each in (one, other))
+        assert _taken(kept) == _taken(let_go)
+        one, other = (governed.used(each, now_us) for each in (one, other))
+
+
+def _taken(found: change.Change | None) -> tuple[int, int] | None:
+    return None if found is None or found.decayed is None else (found.decayed.value, found.decayed.n_taken)
 
 
 def test_time_in_the_archive_or_pinned_does_not_count() -> None:

@@ -199,6 +199,32 @@ async def test_it_is_written_every_hour_while_anything_is_used(tmp_path: Path, m
             await running
 
 
+async def test_moments_of_use_grew_with_every_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are counted up to the newest where nothing is due, and what decay comes to stays the same."""
+    monkeypatch.setattr(usage, "MAX_MOMENTS", 10)
+    async with governed.living(tmp_path) as life:
+        uses = uses_of(life)
+        one, owing = await life.remember_all(
+            [{"memory_type": "semantic", "importance": "0.8"}, {"memory_type": "working"}]
+        )
+        days = [life.calendar.at]
+        for _ in range(25):
+            life.calendar.pass_days(1.5)
+            days.append(life.calendar.at)
+            uses.note(life.owner, [one, owing], life.parts.now_us())
+            await uses.write(life.owner)
+        records = await life.all()
+        told = await store.rows(life.root.reader, life.owner, actions=("decay",))
+        assert (25, 25) == (records[one].n_uses, len(records[owing].moments))  # what is owed is told apart no more
+        assert len(records[one].moments) <= 11
+        assert {one} == {each.fields["target"] for each in told}
+        assert 0.8 == records[one].importance
+        life.calendar.pass_days(91)
+        await life.reflect("decay")
+        records = await life.all()
+    assert (0.77, 0.05) == (records[one].importance, records[owing].importance)
+
+
 async def test_a_use_spares_a_memory_the_step_that_was_due(tmp_path: Path) -> None:
     """Noted before the pass, written by it, and both kinds of run decide alike."""
     async with governed.living(tmp_path) as life:
