@@ -17,7 +17,7 @@ from mcp.shared.exceptions import MCPError
 import everosd
 from everosd import clock as clocks
 from everosd import config, errors, logs
-from everosd.mcp import backend, owner, refusal, resource, takes, tools
+from everosd.mcp import backend, line, owner, refusal, resource, takes, tools
 
 Context: TypeAlias = ServerRequestContext[Any, Any]
 
@@ -165,7 +165,7 @@ async def serve_stdio(server: Server[Any]) -> None:
     cannot get between the messages.
     """
     async with stdio_server() as (incoming, outgoing):
-        await server.run(incoming, outgoing, server.create_initialization_options())
+        await server.run(line.Lines(incoming, outgoing), outgoing, server.create_initialization_options())
 
 
 @contextlib.asynccontextmanager

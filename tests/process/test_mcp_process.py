@@ -257,6 +257,7 @@ def test_A09_only_json_rpc_on_standard_output(root: Path) -> None:
         rest, said = server.communicate(timeout=30)
     messages = [json.loads(line) for line in [*lines, *rest.splitlines()]]
     assert all(one["jsonrpc"] == "2.0" for one in messages)
+    assert 2 == sum("error" in one and one["id"] is None for one in messages)  # of the lines that are no messages
     flushed = next(one for one in messages if one.get("id") == 3)
     assert "model is away" in str(flushed)
     assert b"tool_refused" in said
