@@ -2,12 +2,13 @@
 
 A file, or an entry of a file, counts as deleted when it is still gone a second after it was first missed. When all
 files are gone, or more than half of the root's entries and more than a hundred, nothing is deleted until a person
-says so.
+says so. Rows of logs are entries, too, and there may be many more of them than memories: half of the memories are as much.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 GRACE_S = 1.0
 """How long something has to be gone. Editors that write in place leave a file short for some milliseconds."""
@@ -22,6 +23,14 @@ Identity = tuple[str, int]
 """(entry id, nth) within one file."""
 
 
+class Size(NamedTuple):
+    """How much a file, or the root, holds."""
+
+    memories: int
+    rows: int = 0
+    """Entries of logs that only machines write."""
+
+
 class Grace:
     """Remembers since when what is missing."""
 
@@ -29,7 +38,7 @@ class Grace:
         """Start with nothing missing."""
         self._files: dict[str, float] = {}
         self._entries: dict[str, dict[Identity, float]] = {}
-        self._recent: list[tuple[float, int]] = []
+        self._recent: list[tuple[float, Size]] = []
         self._next_look: dict[str, float] = {}
 
     def __len__(self) -> int:
@@ -89,18 +98,28 @@ class Grace:
         ends += self._next_look.values()
         return max(0.0, min(ends) - now_s) if ends else None
 
-    def is_mass_deletion(self, gone: Mapping[str, int], *, n_files: int, n_entries: int, now_s: float) -> bool:
-        """Return whether removing the files `gone` (path → its entries) has to be confirmed by a person.
+    def is_mass_deletion(self, gone: Mapping[str, Size], *, n_files: int, held: Size, now_s: float) -> bool:
+        """Return whether removing the files `gone` has to be confirmed by a person.
 
-        `n_files` and `n_entries` count what the ledger holds before the removal.
+        `n_files` and `held` are what the ledger holds before the removal.
         """
-        self._recent = [(at, count) for at, count in self._recent if now_s - at < WINDOW_S]
+        self._recent = [(at, size) for at, size in self._recent if now_s - at < WINDOW_S]
         if gone and len(gone) >= n_files:
             return True
-        recently = sum(count for _, count in self._recent)
-        lost = recently + sum(gone.values())
-        return lost > MASS_ENTRIES and lost * 2 > n_entries + recently
+        recently = _sum(size for _, size in self._recent)
+        lost = _sum((recently, *gone.values()))
+        before = _sum((recently, held))
+        return _is_most(lost.memories, before.memories) or _is_most(sum(lost), sum(before))
 
-    def deleted(self, count: int, now_s: float) -> None:
+    def deleted(self, size: Size, now_s: float) -> None:
         """Note that entries were deleted, so that a slow mass deletion is seen as one."""
-        self._recent.append((now_s, count))
+        self._recent.append((now_s, size))
+
+
+def _sum(sizes: Iterable[Size]) -> Size:
+    listed = tuple(sizes)
+    return Size(sum(one.memories for one in listed), sum(one.rows for one in listed))
+
+
+def _is_most(lost: int, before: int) -> bool:
+    return lost > MASS_ENTRIES and lost * 2 > before

@@ -422,16 +422,17 @@ class Ingest:
     def _is_held_back(self, paths: Iterable[types.RelPath], now_s: float) -> bool:
         """Return whether so much is gone that a person has to confirm it, and say so."""
         missing = {*paths, *map(types.RelPath, self.grace.missing_files())} & self.known.keys()
-        gone: dict[str, int] = {path: self.known[path].n_entries for path in missing if not self._is_meant(path)}
-        if self.is_accepting or not self.grace.is_mass_deletion(
-            gone, n_files=len(self.known), n_entries=self.n_entries + self.n_rows, now_s=now_s
-        ):
+        gone: dict[str, grace.Size] = {
+            path: _size(path, self.known[path].n_entries) for path in missing if not self._is_meant(path)
+        }
+        held = grace.Size(self.n_entries, self.n_rows)
+        if self.is_accepting or not self.grace.is_mass_deletion(gone, n_files=len(self.known), held=held, now_s=now_s):
             self.alarm = ""
             return False
+        n_memories, n_rows = sum(one.memories for one in gone.values()), sum(one.rows for one in gone.values())
         if not self.alarm:
-            log.error("mass_deletion_held", files=len(gone), entries=sum(gone.values()))
-        n_rows = sum(n for path, n in gone.items() if layout.is_machine_log(types.RelPath(path)))
-        what = f"{sum(gone.values()) - n_rows} entries" + (f" and {n_rows} rows of logs" if n_rows else "")
+            log.error("mass_deletion_held", files=len(gone), entries=n_memories, rows=n_rows)
+        what = f"{n_memories} entries" + (f" and {n_rows} rows of logs" if n_rows else "")
         self.alarm = (
             f"{len(gone)} of {len(self.known)} files with {what} are gone from {self.root}; nothing is"
             " removed from the indexes. If the folder is not mounted, mount it; if you meant it, run `everosd rebuild`"
@@ -452,8 +453,12 @@ class Ingest:
                 self.lsn = max(self.lsn, outcome.lsn)
                 self._count(path, outcome)
                 if not (self.is_accepting or self._is_meant(path)):  # what was confirmed is no part of an accident
-                    self.grace.deleted(outcome.removed, now_s)
+                    self.grace.deleted(_size(path, outcome.removed), now_s)
         self.problems.standing = await self._database.write(problems.load_standing)
+
+
+def _size(path: types.RelPath, n_entries: int) -> grace.Size:
+    return grace.Size(0, n_entries) if layout.is_machine_log(path) else grace.Size(n_entries)
 
 
 def _read_at_us(look: grown.Grown, began_us: int) -> int:

@@ -34,25 +34,36 @@ def test_entries_are_timed_one_by_one() -> None:
 
 def test_W21_all_files_gone_has_to_be_confirmed() -> None:
     """An empty mount is not a deletion of everything, even of a single file."""
-    assert grace.Grace().is_mass_deletion({"a.md": 1}, n_files=1, n_entries=1, now_s=0.0)
+    assert grace.Grace().is_mass_deletion({"a.md": grace.Size(1)}, n_files=1, held=grace.Size(1), now_s=0.0)
 
 
 def test_more_than_half_and_more_than_a_hundred_entries_have_to_be_confirmed() -> None:
     """Both bounds have to be passed: a small root may lose most of its entries, a large one many."""
     waiting = grace.Grace()
-    assert not waiting.is_mass_deletion({"a.md": 100}, n_files=3, n_entries=120, now_s=0.0)
-    assert waiting.is_mass_deletion({"a.md": 101}, n_files=3, n_entries=201, now_s=0.0)
-    assert not waiting.is_mass_deletion({"a.md": 101}, n_files=3, n_entries=202, now_s=0.0)
+    assert not waiting.is_mass_deletion({"a.md": grace.Size(100)}, n_files=3, held=grace.Size(120), now_s=0.0)
+    assert waiting.is_mass_deletion({"a.md": grace.Size(101)}, n_files=3, held=grace.Size(201), now_s=0.0)
+    assert not waiting.is_mass_deletion({"a.md": grace.Size(101)}, n_files=3, held=grace.Size(202), now_s=0.0)
+
+
+def test_most_memories_are_a_mass_deletion_however_many_rows_of_logs_stay() -> None:
+    """And so is most of everything; rows alone that are few of all are not."""
+    held = grace.Size(200, 5000)
+    assert grace.Grace().is_mass_deletion({"a.md": grace.Size(101)}, n_files=3, held=held, now_s=0.0)
+    assert not grace.Grace().is_mass_deletion({"a.md": grace.Size(100)}, n_files=3, held=held, now_s=0.0)
+    assert not grace.Grace().is_mass_deletion({"a.md": grace.Size(0, 2600)}, n_files=3, held=held, now_s=0.0)
+    assert grace.Grace().is_mass_deletion({"a.md": grace.Size(0, 2601)}, n_files=3, held=held, now_s=0.0)
 
 
 def test_a_slow_mass_deletion_is_seen_as_one() -> None:
     """Files that go one after the other within a minute are counted together."""
     waiting = grace.Grace()
     for n in range(5):
-        assert not waiting.is_mass_deletion({f"{n}.md": 20}, n_files=20 - n, n_entries=190 - 20 * n, now_s=float(n))
-        waiting.deleted(20, float(n))
-    assert waiting.is_mass_deletion({"5.md": 20}, n_files=15, n_entries=90, now_s=5.0)
-    assert not waiting.is_mass_deletion({"5.md": 20}, n_files=15, n_entries=90, now_s=90.0)
+        assert not waiting.is_mass_deletion(
+            {f"{n}.md": grace.Size(20)}, n_files=20 - n, held=grace.Size(190 - 20 * n), now_s=float(n)
+        )
+        waiting.deleted(grace.Size(20), float(n))
+    assert waiting.is_mass_deletion({"5.md": grace.Size(20)}, n_files=15, held=grace.Size(90), now_s=5.0)
+    assert not waiting.is_mass_deletion({"5.md": grace.Size(20)}, n_files=15, held=grace.Size(90), now_s=90.0)
 
 
 def test_whoever_waits_is_told_how_long() -> None:
@@ -87,6 +98,6 @@ def test_what_stays_withheld_is_looked_at_once_a_second() -> None:
 def test_a_minute_later_a_deletion_is_another_one() -> None:
     """The window is open at its end: what was deleted a minute ago is no part of it any more."""
     waiting = grace.Grace()
-    waiting.deleted(100, 0.0)
-    assert waiting.is_mass_deletion({"a.md": 20}, n_files=9, n_entries=100, now_s=59.9)
-    assert not waiting.is_mass_deletion({"a.md": 20}, n_files=9, n_entries=100, now_s=60.0)
+    waiting.deleted(grace.Size(100), 0.0)
+    assert waiting.is_mass_deletion({"a.md": grace.Size(20)}, n_files=9, held=grace.Size(100), now_s=59.9)
+    assert not waiting.is_mass_deletion({"a.md": grace.Size(20)}, n_files=9, held=grace.Size(100), now_s=60.0)
