@@ -7,6 +7,7 @@ found by it; a row says when all is done, and from then on nothing is removed ag
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -33,6 +34,8 @@ OUT_OF_REACH = ("git", "backups", "editor files")
 REDACTED = "[redacted]"
 LEDGER_WAIT_S = 60.0
 SWEEP_S = 10.0
+N_MOVES = 3
+"""How often an entry that is to be gone is followed to another file."""
 _LOOK_S = 0.02
 _ROWS = 10
 _WRITES = msgspec.msgpack.Decoder(heal.Write)
@@ -128,6 +131,13 @@ class Forgetting:
             await self._bury(owner, entry_id, mode, reason, found, before, replacement_text)
             self._desk.step("buried")
             left = await self._finish(owner, entry_id, mode, found, replacement_text, progress)
+            for _ in range(N_MOVES):
+                now = await self._now(owner, entry_id)
+                if now is None or now.path in found.entries:
+                    break
+                # Somebody took it to another file meanwhile.
+                found = await self.look(owner, entry_id)
+                left += await self._finish(owner, entry_id, mode, found, replacement_text, progress)
         now = await self._desk.reader.find(owner, entry_id)
         log.info("memory_removed", owner=owner.id, entry_id=entry_id, mode=mode, left=len(left))
         return Forgotten(
@@ -137,6 +147,18 @@ class Forgetting:
             made_of_it=(*found.made_of_it, *found.others),
             left=tuple(left),
         )
+
+    async def _now(self, owner: types.Owner, entry_id: str) -> store_row.EntryRow | None:
+        """Return an entry as it is on disk at this moment, in whatever file; None: there is none."""
+        await self._desk.cascade.reconcile("removal")
+        folder = types.RelPath(self._desk.places.owner_folder(owner))
+
+        async def is_read() -> bool:
+            return not self._desk.cascade.waits_below(folder)
+
+        with contextlib.suppress(errors.StoreError):  # a file that cannot be read says nothing of it
+            await self._desk.until(is_read, entry_id, ())
+        return await self._desk.reader.find(owner, entry_id)
 
     async def recover(self) -> int:
         """Finish what an earlier process has begun to remove; return how many that were.

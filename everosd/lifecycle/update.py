@@ -263,7 +263,12 @@ class Updates:
         if not await self._desk.pen.put_back(found.owner, target, step.new):
             await self._put_over(found, step, target)
         self._desk.step("put_down")
-        return await self._desk.pen.take(found.path, found.entry_id, lambda now: now.raw == step.old.raw)
+        if await self._desk.pen.take(found.path, found.entry_id, lambda now: now.raw == step.old.raw):
+            return True
+        # Somebody changed it, moved it or took it out meanwhile: until that has been looked at it stands where it stood.
+        digest = memory.digest_of(step.new)
+        await self._desk.pen.take(target, found.entry_id, lambda now: memory.digest_of(now) == digest)
+        return False
 
     async def _put_over(self, found: store_row.EntryRow, step: _Step, target: types.RelPath) -> None:
         """Write the new text over a second copy of the entry; what a person made of that is in the log first."""
