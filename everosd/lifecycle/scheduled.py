@@ -9,7 +9,7 @@ import structlog
 from everosd import clock, config, errors, types
 from everosd.engine import schedule, strategy
 from everosd.engine import settings as strategy_settings
-from everosd.lifecycle import alarm, audit, decisions, desk, forget, outcome, run
+from everosd.lifecycle import alarm, audit, decisions, desk, forget, moved, outcome, run
 from everosd.lifecycle import window as windows
 from everosd.store import lifecycle as store
 
@@ -47,7 +47,7 @@ class Scheduled:
         self._desk, self._settings, self._wanted, self._removals = parts, settings, wanted, removals
 
     async def recover(self) -> str:
-        """Finish what was being removed for good, and say so, and read which passes were stopped before this start.
+        """Finish moves and what was being removed for good, and say so; read which passes were stopped before this start.
 
         A pass that was cut off is not finished: the next one does what is left.
         """
@@ -57,8 +57,11 @@ class Scheduled:
                 if not told.is_dry_run and set(told.actions) & set(decisions.GUARDED):
                     self.alarms.note(owner, told.stopped)
                     break
+        n_moved = await moved.recover(self._desk)
         n_removed = 0 if self._removals is None else await self._removals.recover()
-        return f"finished removing {n_removed:,} for good" if n_removed else ""
+        done = [f"moving {n_moved:,}"] if n_moved else []
+        done += [f"removing {n_removed:,} for good"] if n_removed else []
+        return f"finished {' and '.join(done)}" if done else ""
 
     async def forget(self, owner: types.Owner) -> None:
         """Let go of an owner whose memory is gone."""

@@ -7,16 +7,15 @@ names the version or the text that it was made on is refused where there is anot
 from __future__ import annotations
 
 import datetime as dt
-import functools
 from collections.abc import Callable
 from typing import Literal
 
 import msgspec
 
 from everosd import errors, types
-from everosd.lifecycle import desk, memory, row, versions
+from everosd.lifecycle import desk, memory, moved, row, versions
 from everosd.log import entry, layout
-from everosd.store import lifecycle, owned
+from everosd.store import lifecycle
 from everosd.store import memory as fields_of
 from everosd.store import row as store_row
 
@@ -142,7 +141,8 @@ class Updates:
     ) -> Written:
         """Do the same within the owner's turn, with the entry as the ledger has it."""
         at = self._desk.now()
-        await self._tidy(found)
+        if await moved.finish(self._desk, found.owner, found.entry_id):
+            found = await self._desk.reader.find(found.owner, found.entry_id) or found
         target = self._moved(found, path)
         for _ in range(N_TRIES):
             step = await self._worked_out(found, change, expected, at)
@@ -175,27 +175,6 @@ class Updates:
                 await self._desk.until_logged(found.owner, ids)
             return Written(outcome="updated", row=now, version=step.number + 1, digest=digest)
         raise errors.WriteRefused(found.path, "somebody else keeps changing it", hint="close what writes to it")
-
-    async def _tidy(self, found: store_row.EntryRow) -> None:
-        """Finish a move that a crash has left half done: the entry stands in its old file, too, as its version before."""
-        copies = await self._desk.reader.fetch(
-            f"SELECT path, raw FROM entries WHERE {owned.by()} AND entry_id = ?"  # noqa: S608
-            " AND path <> ? AND kind = 'memory'",
-            (*owned.scope(found.owner), found.entry_id, found.path),
-        )
-        if not copies:
-            return
-        rows = await versions.rows(self._desk.reader, found.owner, found.entry_id)
-        known = {dict(each.sections).get(row.BEFORE, "") for each in rows}
-        for path, raw in copies:
-            if raw in known:
-                with self._desk.cascade.erasing((path,)):
-                    await self._desk.pen.take(path, found.entry_id, functools.partial(_says, raw))
-                    await self._desk.until(functools.partial(self._is_gone, path, found), found.entry_id, (path,))
-
-    async def _is_gone(self, path: str, found: store_row.EntryRow) -> bool:
-        one = "SELECT 1 FROM entries WHERE path = ? AND entry_id = ?"
-        return not await self._desk.reader.fetch(one, (path, found.entry_id))
 
     async def _worked_out(
         self, found: store_row.EntryRow, change: memory.Change, expected: Expected, at: dt.datetime
@@ -302,11 +281,11 @@ class Updates:
         async def is_known() -> bool:
             nonlocal latest
             now = await self._desk.reader.find(found.owner, found.entry_id)
-            if now is None or now.path != target:
+            if now is None:
                 return False
-            if target != found.path and not await self._is_gone(found.path, found):
+            if target != found.path and not await moved.is_gone(self._desk, found.path, found.entry_id, step.old.raw):
                 return False
-            latest = now
+            latest = now  # wherever it is: a person may have renamed its file since
             is_as_written = memory.digest_of_text(now.kind, now.entry_id, now.raw) == digest
             is_another = now.raw != step.old.raw and (now.lsn > found.lsn or now.key != found.key)
             return is_as_written or is_another
@@ -321,10 +300,6 @@ class Updates:
             version=step.number,
             digest=memory.digest_of(step.old),
         )
-
-
-def _says(raw: str, now: entry.Entry) -> bool:
-    return now.raw == raw
 
 
 def require_same(other: lifecycle.Record | None, entry_id: str, key: str) -> None:

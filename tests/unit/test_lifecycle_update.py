@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 
 import pytest
@@ -45,3 +46,36 @@ async def test_a_change_of_what_a_person_saved_is_answered_when_it_is_known_and_
     await life.root.edit(found.path, "Tea at four.", "Tea at five, says Mara.")
     written = await update.Updates(slow).update(life.owner, entry_id, memory.Change(content="Coffee."))
     assert "Coffee." == memory.seen_of(memory.of_row(written.row)).content
+
+
+class _RenamingDesk(desk.Desk):
+    """Waits for what was written until a person has renamed its file."""
+
+    old: Path
+    new: Path
+
+    async def until(self, holds: Callable[[], Awaitable[bool]], what: str, paths: Collection[types.RelPath]) -> None:
+        """Have it renamed, and wait."""
+        if await asyncio.to_thread(self.old.exists):
+            await asyncio.to_thread(self.old.rename, self.new)
+            self.cascade.mark([types.RelPath(str(one.relative_to(self.places.root))) for one in (self.old, self.new)])
+        await super().until(holds, what, paths)
+
+
+async def test_a_person_who_renames_the_file_of_a_change_does_not_hold_up_its_answer(life: governed.Life) -> None:
+    """It is on disk, and the ledger knows it: under the new name."""
+    entry_id = await life.remember(content="Tea at four.")
+    found = await life.root.reader.find(life.owner, entry_id)
+    assert found is not None
+    parts = _RenamingDesk(life.root.reader, life.root.node.cascade, life.calendar)
+    old = life.root.path / found.path
+    updates = update.Updates(parts)
+    parts.old = parts.new = life.root.path / "nothing"
+    parts.step = lambda moment: _aim(parts, old) if moment == "replaced" else None
+    written = await updates.update(life.owner, entry_id, memory.Change(content="Coffee."))
+    assert "procedural-2026-03-01.md" == Path(written.row.path).name
+    assert "Coffee." == memory.seen_of(memory.of_row(written.row)).content
+
+
+def _aim(parts: _RenamingDesk, old: Path) -> None:
+    parts.old, parts.new = old, old.with_name("procedural-2026-03-01.md")
