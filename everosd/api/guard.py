@@ -143,12 +143,13 @@ class Guard:
         given = given.strip() if scheme.lower() == b"bearer" else b""
         if self._token and hmac.compare_digest(given, self._token):
             return True
-        if given and scope["path"].rstrip("/") == owner.PATH and (known := tuple(self._owners())):
+        if authorization and scope["path"].rstrip("/") == owner.PATH and (known := tuple(self._owners())):
             for user_id, token in known:
                 if hmac.compare_digest(given, token):
                     scope["state"][owner.STATE] = user_id
                     return True
-            return False  # mistyped: as if there were none it would reach another's memory
+            # Mistyped, or a variable of the client's that is not set: as if there were none it would reach another's memory.
+            return False
         return not self._token
 
     async def _refuse(self, scope: Scope, send: Send, answer: wire.Answer) -> None:

@@ -146,6 +146,9 @@ async def test_a_token_is_asked_for_where_one_is_set(sent: str, status: int) -> 
         ("", "/mcp/", "Bearer hers", 200, "mara"),
         ("", "/mcp", "Bearer his", 200, "jon"),
         ("", "/mcp", "Bearer her", 401, None),  # mistyped: not whoever the settings name
+        ("", "/mcp", "Bearer ", 401, None),  # as a client sends it whose variable is not set
+        ("", "/mcp", "hers", 401, None),
+        ("", "/mcp", "Basic hers", 401, None),
         ("", "/mcp", "", 200, None),
         ("hunter2", "/mcp", "Bearer hers", 200, "mara"),
         ("hunter2", "/mcp", "Bearer hunter2", 200, None),
