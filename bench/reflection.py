@@ -10,9 +10,9 @@ top until so many characters are read, its matching facts or its full texts, and
 question's evidence. A narrative leaves out what was said before: a repetition that is the evidence counts as missing. The
 day behind a narrative's fact is not counted as read, since that of a session's stands once beside all of them; with it, and
 best facts first whoever has them, the same stands in the note, beside the questions of which more and of which less was
-found, and the standard error of the difference: what is missed by less than that may be chance. Of full texts nothing is
-promised: whoever reads a narrative from its beginning reads much that has nothing to do with the question. Nor of what
-recall makes of both.
+found, and the standard error of the difference. Missed is what is less than before by more than one question, which is what
+two runs differ by: near ties fall one way or the other. Of full texts nothing is promised, for whoever reads a narrative
+from its beginning reads much that has nothing to do with the question; nor of recall, which tells whole texts where they fit.
 
 A part of the conversations is measured where `EVEROSD_LOCOMO` names a file that holds only them.
 """
@@ -315,7 +315,7 @@ def _compared(method: str, before: Sequence[Asked], after: Sequence[Asked]) -> I
                 size=size,
                 value=value,
                 unit="%",
-                budget=least,
+                budget=least - 100 / len(after),
                 is_floor=True,
                 note=f"before: {least:.1f} %; {_judged(before, after, lambda one, at=at: one.facts[at])}; "  # type: ignore[misc]
                 f"days counted {dated[0]:.1f} → {dated[1]:.1f} %; best facts first {best[0]:.1f} → {best[1]:.1f} %",
