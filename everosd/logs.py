@@ -48,6 +48,8 @@ PRIORITIES: dict[str, int] = {"debug": 7, "info": 6, "warning": 4, "error": 3, "
 """Of syslog, which journald reads from `<n>` at the start of a line (`sd-daemon(3)`)."""
 BURST = 3
 """Equal complaints that are written before counting begins."""
+GONE = "ClientDisconnect"
+"""Exception of Starlette, on which the SDK of MCP stands: who asked hung up before everything was sent. No fault of ours."""
 MAX_CAUSES = 500
 """Causes that are counted at a time; more than that is itself the news, and they are written."""
 
@@ -99,11 +101,12 @@ class _Forward(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Log the record as one event; never raises into the library."""
         level = record.levelname.lower() if record.levelname.lower() in LEVELS else "error"
+        trouble = record.exc_info
+        if trouble and trouble[0] is not None and trouble[0].__name__ == GONE:
+            level, trouble = "debug", None
         log = structlog.get_logger()
         with contextlib.suppress(Exception):
-            getattr(log, level)(
-                "library_message", library=record.name, reason=record.getMessage(), exc_info=record.exc_info
-            )
+            getattr(log, level)("library_message", library=record.name, reason=record.getMessage(), exc_info=trouble)
 
 
 class _Stream:

@@ -35,3 +35,21 @@ def test_a_command_prints_no_line_of_the_log_but_a_fault() -> None:
         logs.logger("t").exception("consolidation_failed")
     assert "consolidation_failed" in stream.getvalue()
     assert "ZeroDivisionError" in stream.getvalue()
+
+
+@pytest.mark.parametrize(("level", "is_told"), [("info", False), ("debug", True)])
+def test_a_client_that_hangs_up_is_no_error_of_a_library(level: str, *, is_told: bool) -> None:
+    """Whoever vanishes in the middle of a request to /mcp leaves no traceback; another fault there does."""
+    requests = pytest.importorskip("starlette.requests")
+    stream = io.StringIO()
+    logs.set_up(config.Log(level=level, format="console", repeat_window_s=60.0), target=stream)
+    library = logging.getLogger("mcp.server.streamable_http")
+    for fault in (requests.ClientDisconnect(), KeyError("x")):
+        try:
+            raise fault
+        except type(fault):
+            library.exception("Error handling POST request")
+    written = stream.getvalue()
+    assert is_told == ("debug" in written)
+    assert "ClientDisconnect" not in written
+    assert "KeyError" in written
