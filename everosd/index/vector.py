@@ -49,7 +49,8 @@ class VectorIndex:
 
         Raises:
             DerivedIndexError: the files are damaged or of another version: set them aside and rebuild.
-            IndexUnavailable: they can't be read or written now (permission, I/O): nothing was changed.
+            IndexUnavailable: they can't be read or written now (permission, I/O), or what counts with vectors cannot be
+                imported: nothing was changed.
         """
         self.folder = folder
         self._memory_bytes = memory_bytes
@@ -60,10 +61,15 @@ class VectorIndex:
         self._slab = slab.Slab(folder)
         self.is_new = self._slab.is_new
         self._has_arrays = False
-        if self._slab.n_documents:
-            self._load_arrays()
-        if (folder / _GRAPHS).is_dir():
-            self._sweep()
+        try:
+            has_graphs = (folder / _GRAPHS).is_dir()
+            if self._slab.n_documents or has_graphs:
+                self._load_arrays()
+            if has_graphs:
+                self._sweep()
+        except BaseException:
+            self._slab.close()  # whoever opens it tries again, for as long as it takes
+            raise
         self._made_builder: build.Builder | None = None
         self._is_closed = False
         self._change_lock = threading.Lock()  # one change at a time, from the disk to the memory
@@ -113,7 +119,11 @@ class VectorIndex:
             self._pending.update(_changes(documents, removed))
 
     def show(self, documents: Sequence[contract.Document], removed: Sequence[types.EntryKey]) -> None:
-        """Let searches see a small batch now, before it is durable; the `write` and `commit` of it have to follow."""
+        """Let searches see a small batch now, before it is durable; the `write` and `commit` of it have to follow.
+
+        Raises:
+            IndexUnavailable: what counts with vectors cannot be imported.
+        """
         self._load_arrays()
         changes = _changes(documents, removed)
         with self._change_lock:
@@ -403,7 +413,7 @@ def open_or_set_aside(folder: Path, memory_bytes: int = MEMORY_BYTES) -> tuple[V
         The index, and whether it has to be filled: it was damaged, missing, or never written to.
 
     Raises:
-        IndexUnavailable: permission, lock or I/O: nothing was renamed or removed.
+        IndexUnavailable: permission, lock, I/O, or NumPy cannot be imported: nothing was renamed or removed.
     """
     try:
         index = VectorIndex(folder, memory_bytes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
@@ -185,6 +186,32 @@ def test_X09_a_disk_that_refuses_is_told_apart_from_damage(tmp_path: Path) -> No
         with pytest.raises(errors.IndexUnavailable):
             vector.open_or_set_aside(tmp_path / name)
     assert ("mine", []) == ((tmp_path / "v").read_text(), list(tmp_path.glob("*.damaged-*")))
+
+
+@pytest.mark.parametrize("holds", ["documents", "graphs", "nothing"])
+def test_without_what_counts_with_vectors_the_index_says_so_and_is_as_it_was_once_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, holds: str
+) -> None:
+    """NumPy that is not there, or not for this processor, is a reason to try again: no file is set aside, none stays open."""
+    folder = tmp_path / "v"
+    made(folder, 3 if holds == "documents" else 0).close()
+    if holds == "graphs":
+        (folder / "graphs").mkdir()
+    with monkeypatch.context() as patch:
+        for name in ("build", "graph"):
+            patch.setitem(sys.modules, f"everosd.index.{name}", None)
+            patch.delattr(f"everosd.index.{name}")
+        with pytest.raises(errors.IndexUnavailable) as raised, contextlib.closing(vector.VectorIndex(folder)) as empty:
+            empty.write([document(9)], [])
+        assert "install everosd again" in raised.value.hint
+        held = [each.readlink() for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
+        assert [] == [each for each in held if folder in each.parents]
+    assert [folder] == list(tmp_path.iterdir())
+    index, _ = vector.open_or_set_aside(folder)
+    index.write([document(9)], [])
+    index.commit()
+    assert (4 if holds == "documents" else 1) == index.count()
+    index.close()
 
 
 def test_X15_a_full_disk_is_reported_and_writing_goes_on_afterwards(tmp_path: Path) -> None:
