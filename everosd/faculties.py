@@ -75,17 +75,13 @@ class Parts:
         """Return `memory.timezone`."""
         return self.settings().memory.zone
 
-    def merge_prompt(self, name: str) -> prompt.Prompt:
-        """Return a prompt of a merge: the user's own where there is a usable one. Reads one small file."""
-        return prompt.load(name, (self.settings().prompts, merge.PROMPTS))
+    def prompts(self, folder: Path = PROMPTS) -> opinion.Prompts:
+        """Return what loads a prompt of ours, from `folder`, or the user's own where there is a usable one."""
 
-    def summary_prompt(self, name: str) -> prompt.Prompt:
-        """Return a prompt of a summary: the user's own where there is a usable one. Reads one small file."""
-        return prompt.load(name, (self.settings().prompts, summarize.PROMPTS))
+        def loaded(name: str) -> prompt.Prompt:
+            return prompt.load(name, (self.settings().prompts, folder))
 
-    def prompt(self, name: str) -> prompt.Prompt:
-        """Return a prompt: the user's own where there is a usable one. Reads one small file."""
-        return prompt.load(name, (self.settings().prompts, PROMPTS))
+        return loaded
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,8 +111,8 @@ def make(parts: Parts) -> Faculties:
     """Wire it; nothing runs yet."""
     facts = _facts(parts)
     return Faculties(
-        extractor=extract.Extractor(parts.model, parts.prompt, parts.zone, quoted.Quoted(parts.search)),
-        judge=opinion.Opinion(parts.model, parts.prompt, parts.zone),
+        extractor=extract.Extractor(parts.model, parts.prompts(), parts.zone, quoted.Quoted(parts.search)),
+        judge=opinion.Opinion(parts.model, parts.prompts(), parts.zone),
         strategies=_strategies(parts, facts),
         reflection=_reflection(parts, facts),
         lifecycle=_lifecycle(parts),
@@ -133,7 +129,7 @@ def _facts(parts: Parts) -> fact.Facts:
         reader=parts.reader,
         pen=parts.pen,
         model=parts.model,
-        prompts=parts.prompt,
+        prompts=parts.prompts(),
         search=parts.search,
         zone=parts.zone,
         time=parts.time,
@@ -151,7 +147,7 @@ def _strategies(parts: Parts, facts: fact.Facts) -> dict[str, Work]:
         reader=parts.reader,
         pen=parts.pen,
         model=parts.model,
-        prompts=parts.prompt,
+        prompts=parts.prompts(),
         zone=parts.zone,
         time=parts.time,
         settled=parts.caught_up,
@@ -161,7 +157,7 @@ def _strategies(parts: Parts, facts: fact.Facts) -> dict[str, Work]:
         reader=parts.reader,
         pen=parts.pen,
         model=parts.model,
-        prompts=parts.prompt,
+        prompts=parts.prompts(),
         mode=lambda: parts.settings().memorize,
         zone=parts.zone,
         emit=parts.emit,
@@ -171,7 +167,7 @@ def _strategies(parts: Parts, facts: fact.Facts) -> dict[str, Work]:
         reader=parts.reader,
         pen=parts.pen,
         model=parts.model,
-        prompts=parts.prompt,
+        prompts=parts.prompts(),
         time=parts.time,
         settled=parts.caught_up,
     )
@@ -188,7 +184,7 @@ def _strategies(parts: Parts, facts: fact.Facts) -> dict[str, Work]:
 
 def _reflection(parts: Parts, facts: fact.Facts) -> reflect.Reflection:
     """Return what consolidates clusters; `facts` are those of the strategies: nobody takes facts of one Episode twice."""
-    by_model = merge.ByModel(parts.model, parts.merge_prompt)
+    by_model = merge.ByModel(parts.model, parts.prompts(merge.PROMPTS))
 
     def merging() -> texts.Merging:
         wanted = parts.settings().reflection
@@ -218,7 +214,7 @@ def _lifecycle(parts: Parts) -> scheduled.Scheduled:
     here = desk.Desk(parts.reader, parts.cascade, parts.time)
     remembering = remember.Remembering(here, update.Updates(here))
     by_model = merge.ByModel(
-        parts.model, parts.summary_prompt, name=summarize.NAME, repair=summarize.REPAIR, is_summary=True
+        parts.model, parts.prompts(summarize.PROMPTS), name=summarize.NAME, repair=summarize.REPAIR, is_summary=True
     )
 
     def summing_up() -> texts.Merging | None:

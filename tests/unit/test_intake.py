@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.abc
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -24,6 +22,7 @@ from everosd.index import text
 from everosd.intake import online
 from everosd.intake import session as sessions
 from everosd.log import entry_text
+from tests import importing
 
 LOADED = (apply, faculties, learning, rebuild, text)
 """Imported here, because importing them takes longer than anything may hold the loop up."""
@@ -600,17 +599,7 @@ async def test_a_long_first_message_does_not_have_the_loop_import_what_counts_it
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Counting tokens takes NumPy, which a root without entries has not imported: it comes in a thread."""
-    importers = []
-
-    class Seen(importlib.abc.MetaPathFinder):
-        def find_spec(self, name: str, *_: object) -> None:
-            if name == "everosd.models.piece":
-                importers.append(threading.current_thread())
-
-    importlib.import_module("everosd.models.piece")
-    monkeypatch.delitem(sys.modules, "everosd.models.piece")
-    monkeypatch.delattr("everosd.models.piece")
-    monkeypatch.setattr(sys, "meta_path", [Seen(), *sys.meta_path])
+    importers = importing.anew(monkeypatch, "everosd.models.piece")
     async with running(tmp_path, boundary_detection__hard_token_limit=64) as node:
         added = await intake(node).add(session(), said("I moved to Porto. " * 5, "It rains. " * 20), task_id="t")
         assert "extracted" == added.status

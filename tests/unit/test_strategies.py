@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import importlib.abc
-import sys
 import threading
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -19,7 +17,7 @@ from everosd import clock, config, daemon, strategies, types
 from everosd.intake import online
 from everosd.lifecycle import scheduled
 from everosd.reflection import merges, reflect, source
-from tests import open_root, reflecting
+from tests import importing, open_root, reflecting
 
 OWNER = types.Owner(app="default", project="default", type="user", id="mara")
 OFF = '[embedding]\nmodel = "none"\n'
@@ -189,17 +187,7 @@ async def test_what_counts_tokens_for_a_model_is_imported_beside_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_model: bool
 ) -> None:
     """It takes NumPy, which nothing has imported before a first entry; without a model nothing is counted."""
-    importers = []
-
-    class Seen(importlib.abc.MetaPathFinder):
-        def find_spec(self, name: str, *_: object) -> None:
-            if name == "everosd.models.piece":
-                importers.append(threading.current_thread())
-
-    importlib.import_module("everosd.models.piece")
-    monkeypatch.delitem(sys.modules, "everosd.models.piece")
-    monkeypatch.delattr("everosd.models.piece")
-    monkeypatch.setattr(sys, "meta_path", [Seen(), *sys.meta_path])
+    importers = importing.anew(monkeypatch, "everosd.models.piece")
     environ = {"EVEROS_EMBEDDING__MODEL": "none"}
     if has_model:
         environ |= {"EVEROS_LLM__MODEL": "stub", "EVEROS_LLM__BASE_URL": "http://127.0.0.1:9"}
