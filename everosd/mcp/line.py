@@ -19,6 +19,7 @@ from mcp.shared.message import SessionMessage
 
 _HALF = re.compile("[\ud800-\udfff]")
 _INSTEAD = "\ufffd"
+_MEMBER = 2  # names that lead to a member of a message: the kind of message, and its own
 
 
 class Lines:
@@ -45,7 +46,7 @@ class Lines:
             if not isinstance(item, pydantic.ValidationError):
                 found: SessionMessage | Exception = item
                 return found
-            taken = read(str(item.errors(include_url=False)[0]["input"]))
+            taken = refused(item)
             if isinstance(taken, SessionMessage):
                 return taken
             if taken is not None:
@@ -77,6 +78,16 @@ class Lines:
         await self.aclose()
 
 
+def refused(error: pydantic.ValidationError) -> SessionMessage | mcp_types.JSONRPCError | None:
+    """Return what a line says that the SDK refused, or what is answered, as `read` does."""
+    told = error.errors(include_url=False)
+    if told[0]["type"] == "json_invalid":
+        return read(str(told[0]["input"]))
+    # It is JSON, of which each kind of message says what does not suit it: the whole of it where a member is missing.
+    whole = (one["input"] for one in told if one["type"] == "missing" and len(one["loc"]) == _MEMBER)
+    return _no_message(next(whole, None))
+
+
 def read(line: str) -> SessionMessage | mcp_types.JSONRPCError | None:
     """Return what a line says once halves of characters are replaced, else what is answered; None: it is blank."""
     if not line.strip():
@@ -89,8 +100,12 @@ def read(line: str) -> SessionMessage | mcp_types.JSONRPCError | None:
         text = _HALF.sub(_INSTEAD, json.dumps(found, ensure_ascii=False))
         return SessionMessage(mcp_types.jsonrpc_message_adapter.validate_json(text, by_name=False))
     except (ValueError, RecursionError):
-        key = found.get("id") if isinstance(found, dict) else None
-        return _error(key, mcp_types.INVALID_REQUEST, "this line is no JSON-RPC message")
+        return _no_message(found)
+
+
+def _no_message(found: object) -> mcp_types.JSONRPCError:
+    key = found.get("id") if isinstance(found, dict) else None
+    return _error(key, mcp_types.INVALID_REQUEST, "this line is no JSON-RPC message")
 
 
 def _error(key: object, code: int, message: str) -> mcp_types.JSONRPCError:

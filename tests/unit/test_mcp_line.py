@@ -76,13 +76,17 @@ def test_half_of_a_character_is_replaced_and_the_call_is_made(half: str) -> None
         ('{"id": 5}', 5, mcp_types.INVALID_REQUEST),
         ('{"id": true, "jsonrpc": "2.0"}', None, mcp_types.INVALID_REQUEST),
         ('{"id": "s", "jsonrpc": "1.0", "method": "m"}', "s", mcp_types.INVALID_REQUEST),
+        ('{"id": 5, "jsonrpc": "2.0", "method": 7}', 5, mcp_types.INVALID_REQUEST),
+        ('{"id": 5, "jsonrpc": "2.0", "method": "m", "params": ["\\ud83d"]}', 5, mcp_types.INVALID_REQUEST),
+        ("[1]", None, mcp_types.INVALID_REQUEST),
     ],
 )
-def test_what_is_no_message_is_answered_with_its_id_where_it_has_one(text: str, key: object, code: int) -> None:
+async def test_what_is_no_message_is_answered_with_its_id_where_it_has_one(text: str, key: object, code: int) -> None:
     """JSON-RPC says so: null where no id can be told."""
-    taken = line.read(text)
-    assert isinstance(taken, mcp_types.JSONRPCError)
-    assert (key, code) == (taken.id, taken.error.code)
+    outgoing = Stream()
+    assert [] == [one async for one in line.Lines(Stream(as_sdk_reads(text)), outgoing)]
+    (told,) = (one.message for one in outgoing.sent)
+    assert (key, code) == (told.id, told.error.code)
 
 
 async def test_messages_go_on_after_lines_that_are_none() -> None:
