@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 from collections.abc import Iterator
+from typing import Literal
 
 import pytest
 import structlog
@@ -38,7 +39,7 @@ def test_a_command_prints_no_line_of_the_log_but_a_fault() -> None:
 
 
 @pytest.mark.parametrize(("level", "is_told"), [("info", False), ("debug", True)])
-def test_a_client_that_hangs_up_is_no_error_of_a_library(level: str, *, is_told: bool) -> None:
+def test_a_client_that_hangs_up_is_no_error_of_a_library(level: Literal["info", "debug"], *, is_told: bool) -> None:
     """Whoever vanishes in the middle of a request to /mcp leaves no traceback; another fault there does."""
     requests = pytest.importorskip("starlette.requests")
     stream = io.StringIO()
