@@ -123,6 +123,7 @@ async def taken_away(reader: read.Reader, owner: types.Owner) -> list[tuple[str,
     Raises:
         StoreError: the ledger cannot be read.
     """
+    # What is said of `usage` is true of every such row: it is what the index of actions leaves out, which is not used else.
     found = await reader.fetch(
         "SELECT r.target, e.entry_id, e.raw FROM lifecycle_rows r CROSS JOIN entries e ON e.key = r.key"  # noqa: S608
         f" WHERE {owned.by('r')} AND r.action = '{row.MADE}' AND r.action <> 'usage' AND e.is_shadowed = 0"

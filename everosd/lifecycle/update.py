@@ -251,6 +251,7 @@ class Updates:
 
     async def _put_over(self, found: store_row.EntryRow, step: _Step, target: types.RelPath) -> None:
         """Write the new text over a second copy of the entry; what a person made of that is in the log first."""
+        self._desk.step("second_found")
         kept = {step.old.raw}
         seen, is_put = "", False
 
@@ -260,7 +261,10 @@ class Updates:
             return step.new if is_put else now
 
         for _ in range(N_TRIES):
-            await self._desk.pen.update(target, found.entry_id, change)
+            try:
+                await self._desk.pen.update(target, found.entry_id, change)
+            except errors.NotFound:  # somebody has taken the copy out meanwhile
+                is_put = await self._desk.pen.put_back(found.owner, target, step.new)
             if is_put:
                 return
             if seen:

@@ -91,3 +91,23 @@ async def test_what_a_person_takes_out_of_its_file_while_it_is_moved_is_where_th
             if WORD in each.read_text() and not {".lifecycle", ".tmp"} & set(each.parts)
         ]
         assert [moved.relative_to(tmp_path).as_posix()] * is_pasted == holding
+
+
+async def test_a_second_copy_that_a_person_takes_out_again_is_no_end_of_a_move_to_its_place(tmp_path: Path) -> None:
+    """It was found there, and is gone when it is to be written over: the memory moves there all the same."""
+    async with open_root.opened(tmp_path) as root:
+        entry_id, path = await remembered(root)
+        before = path.read_text()
+        await Work(root).updates.update(MARA, entry_id, memory.Change(), path="elsewhere")
+        path.write_text(before.replace("is called", "was called"))
+        steps.age(path)
+        await root.settled()
+        work = Work(root, "second_found", lambda: cut(path, entry_id, None))
+        done = await work.updates.update(MARA, entry_id, memory.Change(), path="notes")
+        await root.settled()
+        assert "updated" == done.outcome
+        assert [path.relative_to(tmp_path).as_posix()] == [
+            each for each in steps.holders(tmp_path, WORD) if "memories/" in each
+        ]
+        report = await verify.verify(root.node.cascade)
+        assert report.is_clean, report.differences

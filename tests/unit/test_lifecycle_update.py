@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 
@@ -49,16 +50,21 @@ async def test_a_change_of_what_a_person_saved_is_answered_when_it_is_known_and_
 
 
 class _RenamingDesk(desk.Desk):
-    """Waits for what was written until a person has renamed its file."""
+    """Waits for what was written once a person has renamed its file and the ledger has taken note."""
 
-    old: Path
-    new: Path
+    found: store_row.EntryRow
+    new = ""
 
     async def until(self, holds: Callable[[], Awaitable[bool]], what: str, paths: Collection[types.RelPath]) -> None:
         """Have it renamed, and wait."""
-        if await asyncio.to_thread(self.old.exists):
-            await asyncio.to_thread(self.old.rename, self.new)
-            self.cascade.mark([types.RelPath(str(one.relative_to(self.places.root))) for one in (self.old, self.new)])
+        if self.new:
+            new = types.RelPath(str(Path(self.found.path).with_name(self.new)))
+            self.new = ""
+            await asyncio.to_thread(os.rename, self.places.root / self.found.path, self.places.root / new)
+            self.cascade.mark((self.found.path, new))
+            async with asyncio.timeout(10):
+                while (now := await self.reader.find(self.found.owner, self.found.entry_id)) is None or now.path != new:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
         await super().until(holds, what, paths)
 
 
@@ -68,14 +74,8 @@ async def test_a_person_who_renames_the_file_of_a_change_does_not_hold_up_its_an
     found = await life.root.reader.find(life.owner, entry_id)
     assert found is not None
     parts = _RenamingDesk(life.root.reader, life.root.node.cascade, life.calendar)
-    old = life.root.path / found.path
-    updates = update.Updates(parts)
-    parts.old = parts.new = life.root.path / "nothing"
-    parts.step = lambda moment: _aim(parts, old) if moment == "replaced" else None
-    written = await updates.update(life.owner, entry_id, memory.Change(content="Coffee."))
+    parts.found = found
+    parts.step = lambda moment: setattr(parts, "new", "procedural-2026-03-01.md") if moment == "replaced" else None
+    written = await update.Updates(parts).update(life.owner, entry_id, memory.Change(content="Coffee."))
     assert "procedural-2026-03-01.md" == Path(written.row.path).name
     assert "Coffee." == memory.seen_of(memory.of_row(written.row)).content
-
-
-def _aim(parts: _RenamingDesk, old: Path) -> None:
-    parts.old, parts.new = old, old.with_name("procedural-2026-03-01.md")
