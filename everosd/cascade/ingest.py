@@ -85,8 +85,7 @@ class Ingest:
         """Take what the ledger holds; files read by other rules (version, time zone) are marked as stale."""
         await self._database.write(lambda connection: meta.expire_readings(connection, self.timezone.key))
         self.known, self._stamps, self.lsn, held = await self._database.write(_load)
-        self.n_rows = sum(n for path, n in held.items() if layout.is_machine_log(path))
-        self.n_entries = sum(held.values()) - self.n_rows
+        self.n_entries, self.n_rows = held
         self._owners = {}
         for path in self.known:
             self._count_owner(path, 1)
@@ -481,8 +480,8 @@ def _is_legible(read: reading.Reading) -> bool:
 
 def _load(
     connection: sqlite3.Connection,
-) -> tuple[dict[types.RelPath, plan.Known], dict[types.RelPath, str], int, dict[types.RelPath, int]]:
-    """Return what the ledger holds: files, their stamps, the highest LSN, the number of entries of each file."""
+) -> tuple[dict[types.RelPath, plan.Known], dict[types.RelPath, str], int, grace.Size]:
+    """Return what the ledger holds: files, their stamps, the highest LSN, how many memories and rows."""
     known, stamps = {}, {}
     held = dict(connection.execute("SELECT path, count(*) FROM entries GROUP BY path"))
     rows = connection.execute(
@@ -503,4 +502,5 @@ def _load(
     for path, stamp in connection.execute("SELECT path, stamp FROM writes WHERE is_landed = 1 ORDER BY id"):
         if not heal.is_older(stamp, stamps.get(types.RelPath(path), "")):
             stamps[types.RelPath(path)] = stamp
-    return known, stamps, numbering.sequence(connection, "events"), held
+    n_rows = sum(n for path, n in held.items() if layout.is_machine_log(path))
+    return known, stamps, numbering.sequence(connection, "events"), grace.Size(sum(held.values()) - n_rows, n_rows)
