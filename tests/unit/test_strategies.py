@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -197,3 +198,29 @@ async def test_what_counts_tokens_for_a_model_is_imported_beside_the_loop(
         await node.learning.strategies.get()
         assert has_model == bool(importers)
     assert not has_model or threading.main_thread() not in importers
+
+
+async def test_what_reads_and_cannot_be_imported_ends_the_daemon_and_the_next_start_reads_what_was_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broken installation is met with the first message and not at the start: it is not gone on with, and nothing is lost."""
+    settings = await asyncio.to_thread(config.load, tmp_path, {"EVEROS_EMBEDDING__MODEL": "none"})
+    session = msgspec.structs.replace(OWNER, type="session", id="s_1")
+    said = online.Given(sender_id="mara", role="user", timestamp_us=1_772_000_000_000_000, index=0, text="I sold it.")
+
+    async def serve() -> None:
+        async with daemon.open_node(settings, clock.SystemClock(), learns=True) as node:
+            assert node.learning is not None
+            assert "accumulated" == (await node.learning.intake.add(session, [said], task_id="t")).status
+            await asyncio.Event().wait()
+
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "everosd.faculties", None)
+        with pytest.raises(ImportError):
+            await serve()
+    async with daemon.open_node(settings, clock.SystemClock(), learns=True) as node:
+        assert node.learning is not None
+        await node.learning.intake.flush(session, task_id="t")
+        await node.cascade.settled(10)
+        rows, _ = await node.reader.page(OWNER, "episode", now_us=0, descending=False, limit=10)
+        assert [True] == ["I sold it." in row.raw for row in rows]
