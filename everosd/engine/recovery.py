@@ -31,7 +31,8 @@ async def recover(strategy: strategies.Timed, runs: records.Runs, last: records.
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        log.exception("not_recovered", strategy=strategy.name)
+        # A traceback quotes sources, which have to be read from the disk.
+        await asyncio.to_thread(log.error, "not_recovered", exc_info=failed, strategy=strategy.name)
         error = errors.describe(failed)[: backoff.MAX_ERROR]
     if not said and error is None:
         return None
