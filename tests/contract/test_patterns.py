@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 import sqlite3
-import time
 from collections.abc import Callable, Iterator
 
 import hypothesis
@@ -117,11 +116,10 @@ def test_a_pattern_means_the_same_everywhere(by_text: Found, by_vectors: Found, 
     assert expected == by_vectors(pattern)
 
 
+@pytest.mark.timeout(10)
 def test_nobody_keeps_a_pass_or_the_ledger_busy_with_a_pattern() -> None:
-    """A hundred wildcards over a long text are told at once."""
+    """A hundred wildcards over a long text are told at once, where trying all ways would take longer than anybody waits."""
     pattern, long = "%a" * 100 + "%b", governed.record(scope="a" * 10_000)
     said, given = lifecycle.match("?", pattern)
-    began_s = time.perf_counter()
     assert not window.fits(decisions.Filters(scope=pattern))(long)
     assert (0,) == sqlite3.connect(":memory:").execute(f"SELECT {said}", (long.scope, *given)).fetchone()
-    assert 1.0 > time.perf_counter() - began_s
