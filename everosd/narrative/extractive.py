@@ -17,6 +17,10 @@ from everosd.narrative import chatter, faithful, recurrence, source, spoken, tit
 BY = "extractive"
 """What stands where a model's name would."""
 
+_SAYS_NOTHING = (
+    "none of these says anything that a narrative could tell: greetings, thanks, questions without an answer"
+)
+
 _FENCE = re.compile(r"```|~~~")
 _WORD = re.compile(r"[^\W_]+")
 
@@ -56,8 +60,15 @@ class Extractive:
         return len(sources)
 
     async def merge(self, sources: Sequence[source.Source]) -> source.Narrative:
-        """Return one narrative of the sources, whatever their order."""
-        return await asyncio.to_thread(merged, sources)
+        """Return one narrative of the sources, whatever their order.
+
+        Raises:
+            Refused: none of them says anything by itself, as where all are greetings: a narrative would hide them behind nothing.
+        """
+        found = await asyncio.to_thread(merged, sources)
+        if not found.content:
+            raise source.Refused(BY, _SAYS_NOTHING, found.check)
+        return found
 
 
 def merged(sources: Sequence[source.Source]) -> source.Narrative:

@@ -50,6 +50,17 @@ def test_a_transcript_keeps_who_said_what_and_its_code_and_drops_what_says_nothi
     passes(found, given)
 
 
+async def test_what_says_nothing_at_all_is_not_hidden_behind_an_empty_narrative() -> None:
+    """Two talks of greetings: each is still found by what was said in it."""
+    merging = extractive.Extractive(10_000)
+    with pytest.raises(source.Refused, match="says anything"):
+        await merging.merge(
+            sources("2026-08-10 09:00\nLea: hallo\nTim: hi lea", "2026-08-11 09:00\nLea: hallo\nTim: danke")
+        )
+    found = await merging.merge(sources("2026-08-10 09:00\nLea: hallo", "2026-08-11 09:00\nLea: I live in Ghent."))
+    assert "I live in Ghent." in found.content
+
+
 def test_short_statements_stay() -> None:
     """Two words can be a fact, and one; unlike thanks."""
     given = sources("2026-08-10 09:00\nMara: Rex barks.\nTom: Thanks, Mara!\nMara: Pregnant!", "Toby bites.")
