@@ -46,15 +46,22 @@ _SHAPES = re.compile(
 )
 _NAMED = re.compile(
     r"""
-    (?P<name>(?<![^\W_])(?-i:(?=[aAbBcCeEhHiIkKmMpPrRsStTwWпП]))  # most words are passed over by their first letter
-        (?:pass(?:word|phrase|wd|wort|code)|pwd|(?P<short>pw)|kennwort|contraseña|senha|hasło|wachtwoord|пароль|mot[ ]de[ ]passe
-        |(?:api|auth|(?:shared[ _-]?)?access|account|secret|private|encryption|signing)[ _-]?key|secret[ _-]?access[ _-]?key
-        |client[ _-]?secret|(?:access|auth|api|bearer|refresh|session|id)[ _-]?token|PIN
-        |(?P<bare>token|secret))\b)
-    (?P<between>(?:\s(?:of|for|to|at|on|vom|von|für|zum|de|del|du|para|от|для)(?:\s[\w'\u2019-]{1,20}){1,4}?)?
-        ["'*`]{0,3}(?:\s{0,3}(?:[:=]|:=|[=-]>|\u2192)\*{0,2}\s{0,3}|\s{1,3}(?:is|was|ist|lautet|es|est|é)(?:\s{1,3}|:\s{0,3})
-            |\s{1,3}(?P<to>to|as|auf|a|à)\s{1,3}|\s{1,3}(?=["'`\u201c]))["'`\u201c*]{0,3})
-    (?P<value>[^\s"'`<>,;\u201d]{4,200})
+    (?P<name>(?:(?<![^\W_])(?-i:(?=[aAbBcCeEhHiIkKmMpPrRsStTwWпП]))  # most words are passed over by their first letter
+        (?:pass(?:word|phrase|wd|code)|pwd|(?P<short>pw)|contraseña|senha|(?P<polish>hasło)|wachtwoord|(?P<russian>пароль)
+        |mot[ ]de[ ]passe|(?:api|auth|(?:shared[ _-]?)?access|account|secret|private|encryption|signing)[ _-]?key
+        |secret[ _-]?access[ _-]?key|client[ _-]?secret|(?:access|auth|api|bearer|refresh|session|id)[ _-]?token
+        |PIN(?:[ -]?(?:code|nummer))?|PUK|(?P<bare>token|secret))
+        |(?-i:(?=[pPkKgGzZsStTeEaA]))  # German ones may end a longer word
+        (?:(?:pass|kenn)wort|geheim(?:zahl|nummer|code)|(?:zugangs|zutritts|sicherheits|entsperr|tür|alarm)code|api[ -]?schlüssel))\b)
+    (?P<between>(?:\s(?:of|for|to|at|on|de|del|du|para|en|pour|от|для|voor|van|vom|von|für|fürs|zum|zur|bei|beim|im|am|auf|des|der
+            |(?:[mds]ein|ihr|unser|euer|eur|ein)e?[rs]|(?:in|an)(?=\s(?:de[rmn]|die|[mds]?eine?[mnr]?|unser\w{0,2})\b)
+            |(?<=senha\s)(?:d[ao]s?|n[ao]s?)|(?<=hasło\s)(?:do|dla|na|od|w))
+            (?:\s[\w'\u2019-]{1,40}){1,4}?)?
+        ["'*`]{0,3}(?:\s{0,3}(?:[:=]|:=|[=-]>|\u2192)\*{0,2}\s{0,3}
+            |\s{1,3}(?:is|was|ist|war|lautete?|heißt|heisst|es|est|é|era|était|(?(polish)(?:to|jest|brzmi)|(?!))|(?(russian)[\u2013\u2014]|(?!)))
+                (?:\s(?:now|jetzt|nun|wie\sfolgt|ab\s(?:jetzt|sofort|heute)))?(?:\s{1,3}|:\s{0,3})
+            |\s{1,3}(?P<to>to|as|auf|a|à)\s{1,3}|\s{1,3}(?=["'`\u201c\u201e]))["'`\u201c\u201e*]{0,3})
+    (?P<value>[^\s"'`<>,;\u201c\u201d]{4,200})
     """,
     re.VERBOSE | re.IGNORECASE,
 )
@@ -83,15 +90,22 @@ _CHANGED = re.compile(r"(?i)\s{0,2}(?:ge|um|zurück)\w*(?:änder|setz|stell)")
 """What stands behind it in German."""
 _CHANGE_CHARS = 60
 _IN_CJK = re.compile(
-    r"(?P<name>密码|密碼|口令|パスワード)(?P<between>\s{0,3}(?:[:\uff1a=]|是|は)\s{0,3})(?P<value>[!-~]{4,200})"
+    r"(?P<name>密码|密碼|口令|パスワード)(?P<between>\s{0,3}(?:[:\uff1a=]|是|为|為|は)\s{0,3})(?P<value>[!-~]{4,200})"
 )
 _ODD = re.compile(r"[0-9]|[^\w.?!)\]-]|_")
+_ABOUT = re.compile(
+    r"(?i)\d{1,3}-?(?:stellig|zeichen|digit|char)|100%"
+    r"|\d{1,3}[-\u2013]\d{1,3}\s(?:zeichen|stellen|char|digits|letters)"
+    r"|(?:19|20)\d\d\s(?:ab|aus|er|ge|ver|zurück)\w+(?:en|e?t)\b"
+)
+"""What is said of a password with a number in it: `12-stellig`, `8-12 characters`, `2023 abgelaufen`."""
 _HAS_SHAPE = re.compile(
     r"-----begin|sk[-_]|pk[-_]|rk[-_]|gh[pousr]_|github_pat|glpat-|xox|xapp-|whsec_|akia|asia|aiza|ya29|hf_|npm_|pypi-|xai-|gsk_|sg\."
     r"|do[opr]_v1_|sk[0-9a-f]{8}|ac[0-9a-f]{8}|eyj|://|bearer |basic "
 )
 _HAS_NAME = re.compile(
-    r"pass|pwd|pw|kennwort|contrase|senha|hasło|wachtwoord|пароль|mot de passe|key|secret|token|pin|-u |--user|mysql|mariadb"
+    r"pass|pwd|pw|kennwort|contrase|senha|hasło|wachtwoord|пароль|mot de passe|key|secret|token|pin|puk|-u |--user|mysql|mariadb"
+    r"|geheim|(?:gangs|tritts|heits|sperr|tür|alarm)code|schlüssel"
     r"|密|口令|パスワード"
 )
 """In small letters, each way beginning with a letter of its own: the engine then looks for those letters only."""
@@ -153,7 +167,8 @@ def _named(found: re.Match[str]) -> str:
     """Take the value out; a plain word behind "is" says something about the password and is none."""
     value, between = found["value"].rstrip(".!?)"), found["between"]
     is_said = not re.search(r"[:\uff1a]|=(?!>)", between)
-    is_plain = _ODD.search(value) is None
+    is_about = is_said and _ABOUT.match(found.string, found.start("value")) is not None
+    is_plain = is_about or _ODD.search(value.lstrip("(")) is None
     if value.startswith("[redacted") or (is_said and is_plain):
         return found[0]
     if found.re is _NAMED and _is_vague(found, is_plain=is_plain, is_short=is_said or len(value) < _SHORTEST_TOKEN):

@@ -61,6 +61,39 @@ SECRETS = [
     ("sshpass -p hunter2 ssh host", "hunter2"),
     ("sk-abcdEFGH\u200b1234567890abcd", "1234567890"),
     ("pass\u200bword: hunter22", "hunter22"),
+    *(
+        (said, secret)
+        for secret, texts in {
+            "Sonne2026": (
+                "Das Passwort fürs Portal ist Sonne2026!",
+                "Das Kennwort für mein altes Notebook lautet: Sonne2026",
+                "Das Passwort des Routers war Sonne2026.",
+                "das Passwort der Datenbank ist „Sonne2026“",
+                "Unser Passwort bei Amazon ist jetzt Sonne2026",
+                "Das Passwort an der Tür ist Sonne2026",
+                "Mein Passwort im Büro habe ich auf Sonne2026 geändert; das Masterpasswort ist Sonne2026",
+                "the password for the portal is now Sonne2026!",
+                "La contraseña para el portal es Sonne2026, la contraseña en casa era Sonne2026",
+                "A senha do portal é Sonne2026, a senha na empresa era Sonne2026",
+                "Le mot de passe pour le portail est Sonne2026",
+                "Hasło do portalu to Sonne2026, hasło jest Sonne2026",
+                "Het wachtwoord voor het portaal is Sonne2026",
+                "пароль от портала — Sonne2026",
+                "门户的密码为Sonne2026",
+                "ポータルのパスワードはSonne2026",
+            ),
+            "sonnenblume": ("Das Passwort lautet wie folgt: sonnenblume", "Kennwort zur Cloud: sonnenblume"),
+            "4711": (
+                "Die PIN für meine Karte ist 4711.",
+                "Meine Geheimzahl lautet 4711",
+                "Der PIN-Code vom Handy ist 4711",
+                "Der Zugangscode fürs Tor ist 4711",
+                "Türcode: 4711, PUK = 4711",
+            ),
+            "abc123def": ("API-Schlüssel: abc123def",),
+        }.items()
+        for said in texts
+    ),
 ]
 PLAIN = [
     "I forgot my password again.",
@@ -86,6 +119,12 @@ PLAIN = [
     "The account key figures: 10 and 20. Die Änderung ist auf Seite2.",
     "👩\u200d👩\u200d👧 were here, a soft\u00adhyphen and a zero\u200bwidth, but no token.",
     "**Note**: the pass* is open. `secret`: none.",
+    "Das Passwort ist falsch. Das Passwort ist weg, mein Passwort fürs Portal ist abgelaufen!",
+    "Das Passwort ist 2023 abgelaufen, seit 2023 gesperrt, 3 Jahre alt. Das Passwort ist (leider) weg.",
+    "Das Passwort ist 12-stellig. The password is 8-12 characters long. Das Passwort ist 100% sicher.",
+    "Die PIN der Karte ist gesperrt. Der Zugangscode ist derselbe wie im letzten Jahr. Der Code ist 12345.",
+    "Put a pin in the map: Lisbon. My password no longer works: please help. Das Passwort an Tom2 schicken.",
+    "A senha do mês é segura. Hasło do portalu to podstawa. Пароль — это важно. Le mot de passe est incorrect.",
 ]
 
 
@@ -141,6 +180,10 @@ def test_redacting_twice_changes_nothing_more() -> None:
             "SG.aaaaaaaaaaaaaaaa",
             "a\u200b",
             "password to a ",
+            "passwort in der ",
+            "Das Passwort für a",
+            "hasło do ",
+            "geheim",
         ),
     ],
 )
