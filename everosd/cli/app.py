@@ -83,11 +83,24 @@ def main() -> NoReturn:
 
 @commands.callback(invoke_without_command=True)
 def _options(
-    *, version: Annotated[bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)] = False
+    ctx: typer.Context,
+    *,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)] = False,
+    root: asking.Root = None,
 ) -> None:
     if version:
         print(f"everosd {everosd.__version__}")
         raise typer.Exit
+    if ctx.invoked_subcommand is None:
+        ctx.fail("Missing command.")
+    if root is not None:
+        ctx.default_map = _with_root(ctx.command, root)
+
+
+def _with_root(command: object, root: str) -> dict[str, Any]:
+    """Return the defaults of a command and of all below it once `--root` stands before it."""
+    below = command.commands if isinstance(command, core.TyperGroup) else {}
+    return {"root": root, **{name: _with_root(one, root) for name, one in below.items()}}
 
 
 @commands.command()

@@ -88,7 +88,6 @@ def forget(
         body["replacement_content"] = asking.legible(replacement)
     with memory.known(), whose.asks(where, given):
         if mode != "soft_delete" and not yes:
-            _require_somebody()
             _confirm(_what_would_go(where, body), known)
         with progress.waiting("forgetting"):
             answer = asking.ask(where, "POST", FORGET, {**body, "confirm": mode != "soft_delete"})
@@ -135,7 +134,7 @@ def _what_would_go(root: Path, body: dict[str, object]) -> str:
         if error.code == "CONFIRMATION_REQUIRED":
             return str(error).partition("; it cannot be undone")[0] + "; it cannot be undone"
         raise
-    return f"{body['memory_id']} is removed, for good"
+    return f"{body['memory_id']} would be removed, for good"
 
 
 def _forget_owner(where: Path, given: whose.Whose, *, yes: bool, as_json: bool) -> None:
@@ -145,7 +144,7 @@ def _forget_owner(where: Path, given: whose.Whose, *, yes: bool, as_json: bool) 
     known = types.nfc(fields[f"{kind}_id"])
     if not yes:
         place = f"app {given.app}, project {given.project} of {where}"
-        _confirm(f"everything of {kind} {known} in {place} is removed, for good", known)
+        _confirm(f"everything of {kind} {known} in {place} would be removed, for good", known)
     body = {**fields, f"{kind}_id": known, "confirm": known}
     result, took_s = asking.work(where, "forget", "forgetting", body)
     left = cast("list[str]", result.get("left") or [])
@@ -160,21 +159,17 @@ def _forget_owner(where: Path, given: whose.Whose, *, yes: bool, as_json: bool) 
 
 
 def _confirm(what: str, known: str) -> None:
-    """Have the id typed once more, where somebody sits at a terminal.
+    """Say what would go, and have the id typed once more where somebody sits at a terminal.
 
     Raises:
         errors.RequestError: nobody does, or another id was typed.
     """
-    _require_somebody()
     print(what, file=sys.stderr)
+    if not sys.stdin.isatty():
+        asking.refuse("nobody is there to confirm it; nothing was removed", "add --yes")
     print("type the id to confirm: ", end="", file=sys.stderr, flush=True)
     if types.nfc(sys.stdin.readline().strip()) != known:
         asking.refuse("that is another id; nothing was removed", "type it exactly as it was given")
-
-
-def _require_somebody() -> None:
-    if not sys.stdin.isatty():
-        asking.refuse("nobody is there to confirm it", "add --yes")
 
 
 def _show(result: dict[str, object], took_s: float, known: str) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 import urllib.parse
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer import testing
+from typer import core, main, testing
 
 from everosd import errors
 from everosd.cli import app, asking, client, forget, memories, node
@@ -211,10 +211,36 @@ def test_a_removal_for_good_says_what_would_go_and_asks_for_the_id(
 
 
 def test_nobody_at_the_terminal_confirms_nothing(asked: Callable[[Answer], list[node.Request]]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "would"),
+    [
+        ((MEMORY, "--hard"), "hard_delete would remove for good the entry in a.md"),
+        ((MEMORY, "--redact"), "redact would remove for good the entry in a.md"),
+        (("--everything", "--user", "mara"), "everything of user mara in app default, project default"),
+        (("--owner", "mara"), "everything of user mara in app default, project default"),
+    ],
+)
+@pytest.mark.parametrize("stdin", ["", f"{MEMORY}\n", "mara\n"])
+def test_what_would_go_is_said_where_nobody_can_confirm_it(
+    asked: Callable[[Answer], list[node.Request]], arguments: tuple[str, ...], would: str, stdin: str
+) -> None:
+    """A look before `--yes` is typed: nothing is removed, whatever comes in, and the command is refused."""
+
+    def answer(one: node.Request) -> tuple[int, dict[str, Any]]:
+        assert not sent(one).get("confirm")
+        said = f"{sent(one)['mode']} would remove for good the entry in a.md; it cannot be undone: send …"
+        return wrong("CONFIRMATION_REQUIRED", said)
+
+    asked(answer)
+    done = run("forget", *arguments, stdin=stdin)
+    assert done.stderr.startswith(would)
+    assert "" == done.stdout
+    assert isinstance(done.exception, errors.RequestError)
+    assert "nobody is there to confirm it; nothing was removed" == str(done.exception)
+
+
     """A script has to say --yes; hiding asks for nothing, and what was left makes the command fail."""
     seen = asked(good(id=MEMORY, mode="soft_delete", was="active", left=["a.md cannot be written"]))
-    assert isinstance(run("forget", MEMORY, "--redact", stdin="").exception, errors.RequestError)
-    assert [] == seen
     assert 1 == run("forget", MEMORY).exit_code
     assert {"mode": "soft_delete", "confirm": False}.items() <= sent(seen[-1]).items()
     run("forget", "bot_mem_20260302_00000001", "--agent", "bot", "--redact", "--replacement", "gone", "--yes")
@@ -280,6 +306,48 @@ def test_a_refusal_says_what_to_do(
 
 
 def test_an_entry_id_alone_is_asked_of_the_only_user(root: Path, asked: Callable[[Answer], list[node.Request]]) -> None:
+@pytest.mark.parametrize("arguments", [("memory", "list"), ("remember", "notes", "text"), ("status",)])
+def test_the_root_may_stand_before_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    """For every command as behind it, which counts where both are given; alone it is no command."""
+    roots: list[Path] = []
+
+    def ask(root: Path, *_: Any, **__: Any) -> client.Answer:
+        roots.append(root)
+        return client.Answer(status=200, body={"data": WRITTEN})
+
+    monkeypatch.setattr(node, "ask", ask)
+    wanted, other = tmp_path / "wanted", tmp_path / "other"
+    for root in (wanted, other):
+        (root / "default_app" / "default_project" / "users" / "mara").mkdir(parents=True)
+    for typed in (
+        ("--root", str(wanted), *arguments),
+        (*arguments, "--root", str(wanted)),
+        ("--root", str(other), *arguments, "--root", str(wanted)),
+    ):
+        done = run(*typed)
+        assert 0 == done.exit_code, done.output
+    assert [wanted] * 3 == roots
+    alone = run("--root", str(wanted))
+    assert (2, True) == (alone.exit_code, "Missing command" in alone.stderr)
+
+
+def test_every_command_that_takes_a_root_takes_it_from_before() -> None:
+    """The option of all commands is called as that of each of them; else one would go past it in silence."""
+
+    def roots(group: core.TyperGroup) -> Iterator[tuple[str, list[str]]]:
+        for name, one in group.commands.items():
+            if isinstance(one, core.TyperGroup):
+                yield from roots(one)
+            else:
+                yield name, [str(option.name) for option in one.params if "--root" in option.opts]
+
+    group = main.get_command(app.commands)
+    assert isinstance(group, core.TyperGroup)
+    assert [] == [name for name, found in roots(group) if found != ["root"]]
+
+
     """Where there are several, whose is asked, and nothing is shown."""
     seen = asked(good(id=MEMORY, content="x"))
     assert 0 == run("memory", "show", "mem_20260302_00000001").exit_code
