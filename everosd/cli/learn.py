@@ -15,8 +15,8 @@ from typing import Annotated, cast
 import msgspec
 import typer
 
-from everosd import config, errors, lock
-from everosd.cli import asking, client, node, progress, show, transcript
+from everosd import config, errors, lock, types
+from everosd.cli import asking, client, node, progress, show, transcript, whose
 from everosd.cli import root as root_folder
 from everosd.engine import advice
 
@@ -65,6 +65,10 @@ class Outcome(msgspec.Struct, kw_only=True):
     """By id of these: what the file calls them, where that is not the id."""
     waiting: list[str] = []
     """Sessions whose messages are kept and not extracted yet, each with its reason."""
+    skipped: int = 0
+    """Messages of a program, such as those of role system: none is taken."""
+    alike: dict[str, str] = {}
+    """Of these users those who are new: who was there before and is called the same but for capital letters."""
 
 
 @commands.command()
@@ -75,7 +79,12 @@ def add(
     *,
     root: asking.Root = None,
     user: Annotated[
-        str, typer.Option("--user", metavar="ID", help="Whose messages are those with role `user` and no name.")
+        str,
+        typer.Option(
+            "--user",
+            metavar="ID",
+            help="Whose messages are those with role `user` and no name, or with this name in other capital letters.",
+        ),
     ] = ME,
     agent: Annotated[
         str, typer.Option("--agent", metavar="ID", help="Whose messages are those with role `assistant` and no name.")
@@ -118,6 +127,7 @@ def add(
     names = transcript.Names(user=asking.legible(user), agent=asking.legible(agent))
     time = transcript.Time(zone=zone, saved_at=saved_at, start=None if at is None else _moment(at, zone))
     sessions = transcript.read(data, name, form=form, names=names, time=time)
+    sessions = [_called(one, names.user) for one in sessions]
     if session is not None:
         if len(sessions) > 1:
             asking.refuse(
@@ -125,21 +135,19 @@ def add(
             )
         sessions = [msgspec.structs.replace(one, id=asking.legible(session)) for one in sessions]
     scope = {"app_id": asking.legible(app), "project_id": asking.legible(project)}
+    known = root_folder.owners(where, scope["app_id"], scope["project_id"], "user")
     outcome = _send(where, sessions, scope, max_body_bytes=settings.api.max_body_bytes, has_flush=flush)
-    if outcome.left_out:
-        is_one = outcome.left_out == 1
-        print(
-            f"{show.count(outcome.left_out, 'part')} of messages {'is' if is_one else 'are'} no text and"
-            f" {'was' if is_one else 'were'} left out: a mark such as [image] stands there",
-            file=sys.stderr,
-        )
+    outcome.alike = _alike(outcome.users, known)
+    place = whose.Whose(app=app, project=project).typed() + asking.root_option(where)
+    for line in _notes(outcome, place):
+        print(line, file=sys.stderr)
     if as_json:
         asking.print_json(outcome)
     else:
         print(_taken(outcome))
         for id_, called in outcome.names.items():
             print(f"{called} is {id_} here")
-        print(_whose(outcome, where, {"--app": app, "--project": project}))
+        print(_whose(outcome, place))
         if user != ME and outcome.users and asking.legible(user) not in outcome.users:
             print(f"note: --user {user} is not used: the file names who speaks", file=sys.stderr)
         for reason in outcome.waiting:
@@ -308,14 +316,53 @@ def _taken(outcome: Outcome) -> str:
     return f"{messages} of {sessions} taken; {outcome.extracted} extracted{also}"
 
 
-def _whose(outcome: Outcome, where: Path, scope: dict[str, str]) -> str:
+def _called(session: transcript.Session, user: str) -> transcript.Session:
+    """Return a session in which a person whose name differs from a given id in capital letters alone has that id."""
+    if user == ME:
+        return session
+    folded = types.nfc(user).casefold()
+    messages = tuple(
+        {**one, "sender_id": user, "sender_name": one.get("sender_name") or one["sender_id"]}
+        if one["role"] == "user" and one["sender_id"] != user and str(one["sender_id"]).casefold() == folded
+        else one
+        for one in session.messages
+    )
+    return msgspec.structs.replace(session, messages=messages)
+
+
+def _alike(users: list[str], known: list[str]) -> dict[str, str]:
+    """Return which users are new, and differ from one of those known in capital letters alone."""
+    there, folded = set(map(types.nfc, known)), {types.nfc(one).casefold(): one for one in known}
+    new = [one for one in users if types.nfc(one) not in there]
+    return {one: folded[key] for one in new if (key := types.nfc(one).casefold()) in folded}
+
+
+def _notes(outcome: Outcome, place: str) -> Iterator[str]:
+    """Yield what of a file was left out, and where there are two users now and one may have been meant."""
+    if outcome.left_out:
+        is_one = outcome.left_out == 1
+        yield (
+            f"{show.count(outcome.left_out, 'part')} of messages {'is' if is_one else 'are'} no text and"
+            f" {'was' if is_one else 'were'} left out: a mark such as [image] stands there"
+        )
+    if outcome.skipped:
+        was = "was" if outcome.skipped == 1 else "were"
+        yield f"{show.count(outcome.skipped, 'message')} of role system or developer {was} left out: nobody said that"
+    for new, old in outcome.alike.items():
+        yield (
+            f"note: {new} is a new user, not {old}, who was there before: capital letters count.\n"
+            f"      If it is one person: everosd forget --owner {shlex.quote(new)}{place},"
+            f" then add it again with --user {shlex.quote(old)}"
+        )
+
+
+def _whose(outcome: Outcome, place: str) -> str:
     """Say whose memory it became, and what to type next."""
     if not outcome.users:
         return "nobody with role user said anything: it is kept, and nobody's memory was made of it"
-    named = "".join(f" {option} {shlex.quote(id_)}" for option, id_ in scope.items() if id_ != "default")
     user = shlex.quote(outcome.users[0])
     shown = ", ".join(outcome.users[: asking.MAX_NAMED]) + ("…" if len(outcome.users) > asking.MAX_NAMED else "")
-    return f"memory of {shown}; next: everosd search --user {user}{named}{asking.root_option(where)} WORDS"
+    return f"memory of {shown}; next: everosd search --user {user}{place} WORDS"
 
 
 def _batches(sessions: list[transcript.Session], max_body_bytes: int) -> Iterator[Batch]:
@@ -364,6 +411,7 @@ def _send(
     )
     batches = [*_batches(sessions, max_body_bytes)]  # before anything is sent: all of a file is taken, or nothing
     asked: collections.deque[Batch] = collections.deque()
+        skipped=sum(one.n_skipped for one in sessions),
     total = sum(len(one.messages) for one in sessions)
 
     def requests() -> Iterator[node.Request]:

@@ -83,6 +83,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     """Where each message stands, as people are told."""
     n_left_out: int = 0
     """Parts that are no text; a mark stands in the place of each."""
+    n_skipped: int = 0
+    """Messages of a program, which are not among these."""
 
 
 class Time(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,11 +131,14 @@ def read(data: bytes, file: str, *, form: Format, names: Names, time: Time) -> l
         chats = _read(data, file, form, names, time)
     except RecursionError as error:
         raise _refusal(file, "holds values in values, too deep to be read", "") from error
+    n_skipped = sum(chat.n_skipped for chat in chats)
     if not any(chat.messages for chat in chats):
-        n_skipped = sum(chat.n_skipped for chat in chats)
         also = f" but {show.count(n_skipped, 'message')} of role system, and those are left out" if n_skipped else ""
         raise _refusal(file, f"holds no messages{also}", "give a file in which somebody says something")
-    return [_session(chat, time) for chat in chats if chat.messages]
+    first, *others = (_session(chat, time) for chat in chats if chat.messages)
+    # A chat of such messages alone is no session, and they are counted all the same.
+    n_alone = n_skipped - sum(one.n_skipped for one in (first, *others))
+    return [msgspec.structs.replace(first, n_skipped=first.n_skipped + n_alone), *others]
 
 
 def _read(data: bytes, name: str, form: Format, names: Names, time: Time) -> list[_Chat]:
@@ -386,7 +391,13 @@ def _session(chat: _Chat, time: Time) -> Session:
         moment_ms = given if given is not None else last_ms + _SECOND_MS
         last_ms = moment_ms if moment_ms > last_ms or not timed else last_ms + 1
         timed.append({**each, "timestamp": last_ms})
-    return Session(id=chat.id[:128], messages=tuple(timed), places=tuple(chat.places), n_left_out=chat.n_left_out)
+    return Session(
+        id=chat.id[:128],
+        messages=tuple(timed),
+        places=tuple(chat.places),
+        n_left_out=chat.n_left_out,
+        n_skipped=chat.n_skipped,
+    )
 
 
 def _moment_ms(value: object, zone: dt.tzinfo, place: str) -> int:

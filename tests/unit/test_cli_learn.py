@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -72,12 +73,67 @@ def test_a_file_is_added_once_and_the_answer_says_whose_memory_it_is(
     assert "I moved to Porto.\n  [image]" in path.read_text()
 
 
-def test_an_owner_who_is_named_and_says_nothing_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the file names who speaks, `--user` is of no message; whose memory it became is not who was meant."""
+@pytest.fixture
+def add(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., testing.Result]:
+    """Give a way to add a file to a memory root."""
     monkeypatch.setenv("EVEROS_EMBEDDING__MODEL", "none")
-    root, file = tmp_path / "root", tmp_path / "talk.txt"
+    root = tmp_path / "root"
     root_folder.make(root)
-    file.write_text("Andrew: I adopted a dog today.\n")
-    done = testing.CliRunner().invoke(app.commands, ["add", str(file), "--root", str(root), "--user", "andrew"])
+
+    def adding(name: str, text: str, *options: str) -> testing.Result:
+        if not (file := tmp_path / name).exists():
+            file.write_text(text)
+        return testing.CliRunner().invoke(app.commands, ["add", str(file), "--root", str(root), *options])
+
+    return adding
+
+
+def test_an_owner_who_is_named_and_says_nothing_is_told_of(add: Callable[..., testing.Result]) -> None:
+    """Where the file names who speaks, `--user` is of no message; whose memory it became is not who was meant."""
+    done = add("talk.txt", "Andrew: I adopted a dog today.\n", "--user", "ben")
     assert "memory of Andrew" in done.stdout
-    assert "note: --user andrew is not used: the file names who speaks" in done.stderr
+    assert "note: --user ben is not used: the file names who speaks" in done.stderr
+
+
+def test_a_user_who_is_new_by_capital_letters_alone_is_told_of(
+    tmp_path: Path, add: Callable[..., testing.Result]
+) -> None:
+    """Said once, with what to type where it is one person; another name, and who is there already, are no news."""
+    root = tmp_path / "root"
+    told = "note: Mara is a new user, not mara, who was there before"
+    assert "note:" not in add("one.txt", "mara: I like figs.\nTom: I like plums.\n").stderr
+    first, second = (add("two.txt", "Mara: I moved to Porto.\nTomas: Oh.\nTom: Ah.\n") for _ in range(2))
+    assert (1, 1) == (first.stderr.count("note:"), first.stderr.count(told))
+    assert f"everosd forget --owner Mara --root {root}, then add it again with --user mara" in first.stderr
+    assert {"mara", "Mara", "Tom", "Tomas"} == set(root_folder.owners(root, "default", "default", "user"))
+    assert "note:" not in second.stderr
+    assert f"memory of Mara, Tomas, Tom; next: everosd search --user Mara --root {root} WORDS" in first.stdout
+    assert "note:" not in add("three.txt", "Mara: I like Porto.\n", "--app", "work").stderr
+
+
+def test_a_name_in_other_capital_letters_is_the_user_that_is_given(
+    tmp_path: Path, add: Callable[..., testing.Result]
+) -> None:
+    """What the note says: forgotten and added again as theirs, and what others said is there once."""
+    users = tmp_path / "root/default_app/default_project/users"
+    add("one.txt", "mara: I like figs.\n")
+    add("two.txt", "Mara: I moved to Porto.\nBen: Good for you, I live in Lisbon.\n")
+    forgotten = ["forget", "--owner", "Mara", "--yes", "--root", str(tmp_path / "root")]
+    assert 0 == testing.CliRunner().invoke(app.commands, forgotten).exit_code
+    again = add("two.txt", "", "--user", "mara")
+    assert "Mara is mara here\nmemory of mara, Ben" in again.stdout
+    assert "note:" not in again.stderr
+    assert "I moved to Porto" in "".join(path.read_text() for path in (users / "mara/episodes").iterdir())
+    assert 1 == "".join(path.read_text() for path in (users / "Ben/episodes").iterdir()).count("<!-- entry:")
+
+
+def test_messages_of_a_program_are_counted(add: Callable[..., testing.Result]) -> None:
+    """What is left out is told, also of a chat that has nothing else."""
+    said, also = {"role": "user", "content": "I like figs."}, {"role": "developer", "content": "Be kind."}
+    system = {"role": "system", "content": "Be brief."}
+    one = add("one.json", json.dumps([system, said]))
+    assert "1 message of role system or developer was left out: nobody said that" in one.stderr
+    assert "1 message of 1 session taken" in one.stdout
+    chats = [{"messages": [system, also]}, {"messages": [said, also]}]
+    assert "3 messages of role system or developer were left out" in add("two.json", json.dumps(chats)).stderr
+    assert "left out" not in add("three.json", json.dumps([said])).stderr
