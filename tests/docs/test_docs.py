@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
+import shlex
 import tomllib
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import msgspec
 import pytest
 import typer
-from typer import core
+from typer import core, testing
 
 from everosd import config, daemon, types
 from everosd.api import openapi
 from everosd.cascade import problems
-from everosd.cli import app
+from everosd.cli import app, remember
 from everosd.log import kind, layout, parse, view
 
 REPO = Path(__file__).resolve().parents[2]
@@ -143,6 +146,34 @@ def test_readme_names_commands_that_exist() -> None:
     named = set(re.findall(r"^everosd (\w+)", block, re.MULTILINE))
     assert len(named) == 5
     assert named <= WORDS
+
+
+def test_readme_shows_commands_that_work_in_the_order_in_which_they_stand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever types them one after the other is never asked whose memory is meant."""
+    monkeypatch.setenv("EVEROS_ROOT", str(tmp_path / "root"))
+    monkeypatch.setenv("EVEROS_EMBEDDING__MODEL", "none")
+    monkeypatch.chdir(tmp_path)
+    talk = [{"role": "user", "content": "I moved to Porto."}, {"role": "assistant", "content": "How is it there?"}]
+    Path("chat.json").write_text(json.dumps(talk), encoding="utf-8")
+    parts = [
+        README.split(f"## {title}\n")[1] for title in ("Tell it something", "Have something remembered, and let it age")
+    ]
+    typed = [line for part in parts for line in re.findall(r"^everosd .*", part.split("\n## ")[0], re.MULTILINE)]
+    assert ["add", "remember", "remember", "recall", "lifecycle"] == [line.split()[1] for line in typed]
+    for line in ("everosd init", *typed):
+        done = testing.CliRunner().invoke(app.commands, shlex.split(line, comments=True)[1:])
+        assert 0 == done.exit_code, (line, done.output, done.exception)
+        assert "10 May 2026" in done.stdout or " recall " not in line
+
+
+def test_every_type_that_remember_takes_is_explained() -> None:
+    """Those of the table, and what is chosen from them where none is given."""
+    choices = get_args(get_type_hints(remember.remember)["type_"])
+    section = OPERATIONS.split("\n## Typed memories\n", 1)[1].split("\n### ", 1)[0]
+    assert "auto" in choices
+    assert [] == [one for one in choices if f"`{one}`" not in section]
 
 
 def test_readme_names_targets_that_exist() -> None:
