@@ -30,6 +30,8 @@ DEFAULT_ROOT = "~/.everos"
 PROMPTS = "prompts"
 """Folder in the memory root for prompts that stand in for ours."""
 ENVIRONMENT = "environment"
+MIN_TOKEN_CHARS = 16
+"""Of a user's own token: it opens a person's memory, and what is shorter can be guessed."""
 MAX_INTERVAL_S = 366 * 86_400.0
 """Longer waits are mistakes of unit; they also overflow timers."""
 
@@ -333,7 +335,7 @@ class OwnerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     timezone: str = ""
     """IANA name of the zone of their nights; empty: `memory.timezone`."""
     token: Secret = Secret("")
-    """Who brings it to /mcp reaches this user's memory and nobody else's; empty: there is none."""
+    """Who brings it to /mcp reaches this user's memory and nobody else's, `MIN_TOKEN_CHARS` or more; empty: there is none."""
 
     @property
     def zone(self) -> zoneinfo.ZoneInfo | None:
@@ -826,11 +828,15 @@ def _check_meaning(config: Config, origins: Origins) -> None:
 
 
 def _check_tokens(config: Config, origins: Origins) -> None:
-    """Refuse one token for two: nobody could tell whose memory is meant."""
+    """Refuse a token that can be guessed, and one for two: nobody could tell whose memory is meant."""
     known = {config.api.token: "api.token"}
     for owner_id, one in config.owners:
         if not one.token:
             continue
+        if len(one.token.reveal()) < MIN_TOKEN_CHARS:
+            reason = f"is shorter than {MIN_TOKEN_CHARS} characters, and it opens a person's memory"
+            hint = "make one: python3 -c 'import secrets; print(secrets.token_urlsafe(32))'"
+            raise _wrong(origins[f"{OWNERS}.{owner_id}", "token"], reason, hint=hint)
         if one.token in known:
             reason = f"is that of {known[one.token]}, too"
             raise _wrong(origins[f"{OWNERS}.{owner_id}", "token"], reason, hint="give each a long secret of its own")

@@ -116,7 +116,7 @@ def kind(place: Place) -> object | None:
         known = place.name[1] in strategy_settings.defaults() and len(place.name) == 3  # noqa: PLR2004  # table, name, key
         found: type[msgspec.Struct] | None = strategy_settings.Settings if known else None
     else:
-        found = config.SECTIONS.get(".".join(place.name[:-1]))
+        found = config.kind_of(".".join(place.name[:-1]))
     fields = () if found is None else msgspec.structs.fields(found)
     return next((field.type for field in fields if field.name == place.name[-1]), None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 
 commands = typer.Typer(rich_markup_mode=None)
 
-SECRETS = tuple(
-    f"{section}.{field.name}"
-    for section, kind in config.SECTIONS.items()
-    for field in msgspec.structs.fields(kind)
-    if field.type is config.Secret
+KINDS: tuple[type[msgspec.Struct], ...] = (*config.SECTIONS.values(), config.OwnerSettings)
+SECRETS = frozenset(
+    field.name for kind in KINDS for field in msgspec.structs.fields(kind) if field.type is config.Secret
 )
+"""Keys whose values are never shown, whichever table they stand in: sections that only EverOS reads have such, too."""
+HIDDEN = "(secret)"
+OF_A_SAVE = "correct "
+"""How hints begin that help whoever saved a file; here none is."""
 Key = Annotated[
     str,
     typer.Argument(
@@ -119,12 +121,17 @@ def _judge(place: places.Place, text: str) -> tuple[str, ...]:
             error.key,
             error.reason,
             line=None if is_own else error.line,
-            hint="nothing was written" if is_own else "mend that first; nothing was written",
+            hint=f"{_helps(error) if is_own else 'mend that first; '}nothing was written",
         ) from error
     told = tuple(one for one in reading.notes if f" {'.'.join(place.name)}: " in one)
     if place.name[1] == advice.LIFECYCLE:
         return (*told, *_of_lifecycle(reading.settings[advice.LIFECYCLE], place.name[-1]))
     return told if place.name[1] != advice.REFLECTION else (*told, *_of_reflection(place, reading))
+
+
+def _helps(error: errors.ConfigError) -> str:
+    """Return the beginning of a hint: what else helps besides another value."""
+    return "" if error.hint.startswith(OF_A_SAVE) else f"{error.hint}; "
 
 
 def _of_reflection(place: places.Place, reading: strategy_settings.Reading) -> Iterator[str]:
@@ -168,33 +175,40 @@ def _template(place: places.Place) -> str:
 
 def _say(place: places.Place, before: object, new: object, also: tuple[str, ...], *, as_json: bool) -> None:
     """Say what stands there now, and from when on it is in force."""
-    is_secret = place.dotted in SECRETS
-    dotted = ".".join(place.name)
+    dotted, key = ".".join(place.name), place.name[-1]
     is_live = place.is_strategy or dotted in config.RELOADABLE or place.name[0] == config.OWNERS
     when = "live" if is_live else "restart"
     if as_json:
-        shown = {"before": before, "after": new}
-        if is_secret:
-            shown = {key: None if one is None else "(secret)" for key, one in shown.items()}
+        shown = {"before": hidden(before, key), "after": hidden(new, key)}
         asking.print_json({"file": str(place.shown), "key": dotted, **shown, "in_force": when})
         return
     if new is None and before is None:
         print(f"{place.dotted} is not set in {place.shown}; nothing was changed")
         return
     if before == new:
-        print(f"{place.dotted} = {_shown(new, is_secret=is_secret)} already; nothing was changed  ({place.shown})")
+        print(f"{place.dotted} = {_shown(new, key)} already; nothing was changed  ({place.shown})")
         for note in also:
             print(f"note: {note}")
         return
-    was = "" if before is None else f", before: {_shown(before, is_secret=is_secret)}"
-    now = "is taken out, its default holds" if new is None else f"= {_shown(new, is_secret=is_secret)}"
+    was = "" if before is None else f", before: {_shown(before, key)}"
+    now = "is taken out, its default holds" if new is None else f"= {_shown(new, key)}"
     print(f"{place.dotted} {now}{was}  ({place.shown})")
     for note in (*also, *_notes(place, when)):
         print(f"note: {note}")
 
 
-def _shown(value: object, *, is_secret: bool) -> str:
-    return "(secret)" if is_secret else msgspec.json.encode(value).decode()
+def _shown(value: object, key: str) -> str:
+    shown = hidden(value, key)
+    return HIDDEN if shown == HIDDEN else msgspec.json.encode(shown).decode()
+
+
+def hidden(value: object, key: str) -> object:
+    """Return the value of a key as it may be seen: without secrets, in tables neither; None stays None."""
+    if key in SECRETS:
+        return None if value is None else HIDDEN
+    if isinstance(value, Mapping):
+        return {name: hidden(one, name) for name, one in value.items()}
+    return [hidden(one, key) for one in value] if isinstance(value, list) else value
 
 
 def _notes(place: places.Place, when: str) -> list[str]:

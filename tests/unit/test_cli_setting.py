@@ -194,6 +194,46 @@ def test_a_secret_is_never_shown(root: Path) -> None:
     assert {"before": "(secret)", "after": "(secret)"}.items() <= json.loads(said[said.index("{") :]).items()
 
 
+LONG = ("a-long-secret-of-maras", "another-secret-of-maras")
+
+
+@pytest.mark.usefixtures("root")
+@pytest.mark.parametrize("key", ["owners.mara.token", 'owners."m.k@home".token', "api.token", "rerank.api_key"])
+def test_a_secret_is_never_shown_whosever_it_is(key: str) -> None:
+    """A user's own token, the daemon's, the key of a section that only EverOS reads: set, set again, taken out."""
+    said = typed("set", key, LONG[0])
+    assert f"{key.replace(chr(34), '')} = (secret)  (" in said
+    said += typed("set", key, LONG[0])
+    assert "= (secret) already" in said
+    said += (changed := typed("set", key, LONG[1]))
+    assert "= (secret), before: (secret)" in changed
+    said += typed("set", key, LONG[0], "--json") + (gone := typed("unset", key))
+    assert "before: (secret)" in gone
+    assert not [one for one in LONG if one in said]
+
+
+@pytest.mark.usefixtures("root")
+def test_a_secret_is_not_shown_within_its_table() -> None:
+    """A table that is taken out whole has its secret in it; what else it has is told."""
+    typed("set", "owners.mara.timezone", "Asia/Tokyo")
+    typed("set", "owners.mara.token", LONG[0])
+    asked = json.loads(typed("set", "owners.mara", f'{{token = "{LONG[1]}"}}', "--json"))
+    assert ({"timezone": "Asia/Tokyo", "token": "(secret)"}, {"token": "(secret)"}) == (asked["before"], asked["after"])
+    assert 'before: {"token":"(secret)"}' in typed("unset", "owners.mara")
+
+
+def test_a_token_of_a_users_own_that_can_be_guessed_is_refused(root: Path) -> None:
+    """Too short: said with how to make one, without the token; one of digits alone is a text like any."""
+    before = (root / "everos.toml").read_bytes()
+    why = refused("set", "owners.mara.token", "short-and-known")
+    assert "owners.mara.token: is shorter than 16 characters" in str(why)
+    assert "secrets.token_urlsafe(32)" in why.hint
+    assert why.hint.endswith("; nothing was written")
+    assert "short-and-known" not in str(why) + why.hint
+    assert before == (root / "everos.toml").read_bytes()
+    typed("set", "owners.mara.token", "1234567890123456")
+
+
 def test_a_file_is_made_where_there_is_none_and_never_left_empty(root: Path) -> None:
     """An empty ome.toml counts as the rest of a crash: what takes the last line out leaves the comments of a new one."""
     path = root / "ome.toml"

@@ -276,17 +276,20 @@ def test_an_owner_may_have_a_zone_of_their_own(tmp_path: Path) -> None:
 
 def test_an_owner_may_have_a_token_of_their_own(tmp_path: Path) -> None:
     """It is seen nowhere, a table of it alone needs no zone, and what would be two people's is refused."""
-    write(tmp_path, '[owners."mara"]\ntoken = "hers"\n[owners."jon"]\ntimezone = "Asia/Tokyo"\n')
+    hers = "hers-of-sixteen!"
+    write(tmp_path, f'[owners."mara"]\ntoken = "{hers}"\n[owners."jon"]\ntimezone = "Asia/Tokyo"\n')
     loaded = config.load(tmp_path, {})
-    assert ["", "hers"] == [one.token.reveal() for _, one in loaded.owners]
-    assert "hers" not in repr(loaded)
+    assert ["", hers] == [one.token.reveal() for _, one in loaded.owners]
+    assert hers not in repr(loaded)
     assert loaded.memory.zone == loaded.zone_of("mara")
     for text, key, said in (
-        ('[owners.a]\ntoken = "x"\n[owners.b]\ntoken = "x"\n', "owners.b.token", "is that of owners.a, too"),
-        ('[api]\ntoken = "x"\n[owners.a]\ntoken = "x"\n', "owners.a.token", "is that of api.token, too"),
+        (f'[owners.a]\ntoken = "{hers}"\n[owners.b]\ntoken = "{hers}"\n', "owners.b.token", "is that of owners.a, too"),
+        (f'[api]\ntoken = "{hers}"\n[owners.a]\ntoken = "{hers}"\n', "owners.a.token", "is that of api.token, too"),
+        (f'[owners.a]\ntoken = "{hers[:-1]}"\n', "owners.a.token", "is shorter than 16 characters"),
         ("[owners.a]\ntoken = 7\n", "owners.a.token", "Expected a text"),
     ):
         write(tmp_path, text)
         with pytest.raises(errors.ConfigError, match=re.escape(said)) as refused:
             config.load(tmp_path, {})
         assert key == refused.value.key
+        assert hers[:-1] not in str(refused.value) + refused.value.hint
