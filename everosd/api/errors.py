@@ -79,6 +79,15 @@ UNAUTHORIZED = Answer(
 )
 
 
+def nobodys(*, is_given: bool, has_common: bool) -> Answer:
+    """Return the answer at /mcp where users have tokens of their own; `has_common`: [api] token would open it, too."""
+    opens = """a user's token ([owners."<user>"] token)""" + (", or [api] token" if has_common else "")
+    said = "this bearer is nobody's: " if is_given else ""
+    return Answer(
+        status=401, code=UNAUTHORIZED.code, message=f"{said}/mcp asks for `Authorization: Bearer …` with {opens}"
+    )
+
+
 def foreign(reason: str, header: str) -> Answer:
     """Return the answer to a request that a page of another site may have made (DNS rebinding, forged requests)."""
     return Answer(status=403, code=FORBIDDEN, message=f"{reason}: {header}")

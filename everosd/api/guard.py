@@ -112,8 +112,8 @@ class Guard:
         origin = headers.get(b"origin")
         if origin is not None and not self._is_own_origin(origin.decode("latin-1")):
             return wire.foreign("requests from other sites' pages are not answered", "Origin")
-        if not self._is_admitted(scope, headers.get(b"authorization", b"")):
-            return wire.UNAUTHORIZED
+        if (unknown := self._unknown(scope, headers.get(b"authorization", b""))) is not None:
+            return unknown
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length) > self._max_body_bytes:
             return wire.TOO_LARGE
@@ -137,20 +137,21 @@ class Guard:
             return False
         return name in self._names or config.is_loopback(name)
 
-    def _is_admitted(self, scope: Scope, authorization: bytes) -> bool:
-        """Tell whether the token of a request opens its route; note whose it is, where it is a user's own."""
+    def _unknown(self, scope: Scope, authorization: bytes) -> wire.Answer | None:
+        """Return why the token of a request does not open its route, None where it does; note whose it is, where a user's own."""
         scheme, _, given = authorization.partition(b" ")
         given = given.strip() if scheme.lower() == b"bearer" else b""
         if self._token and hmac.compare_digest(given, self._token):
-            return True
-        if authorization and scope["path"].rstrip("/") == owner.PATH and (known := tuple(self._owners())):
+            return None
+        if scope["path"].rstrip("/") == owner.PATH and (known := tuple(self._owners())):
             for user_id, token in known:
                 if hmac.compare_digest(given, token):
                     scope["state"][owner.STATE] = user_id
-                    return True
+                    return None
             # Mistyped, or a variable of the client's that is not set: as if there were none it would reach another's memory.
-            return False
-        return not self._token
+            if authorization or self._token:
+                return wire.nobodys(is_given=bool(authorization), has_common=bool(self._token))
+        return wire.UNAUTHORIZED if self._token else None
 
     async def _refuse(self, scope: Scope, send: Send, answer: wire.Answer) -> None:
         log.info("request_refused", status=answer.status, code=answer.code, path=scope["path"])

@@ -22,7 +22,7 @@ ADVICE: Mapping[str, str] = {
     "CAPABILITY_UNAVAILABLE": "tell the person: `everosd doctor` says what is missing; try again later",
     "EXTERNAL_SERVICE_UNAVAILABLE": "a model is away; what was given is kept and read later. Do not send it again",
     "PROVIDER_NOT_CONFIGURED": "tell the person: `everosd doctor` says what is to be set up",
-    "UNAUTHORIZED": "tell the person: the token of this connection is not that of [api] token",
+    "UNAUTHORIZED": "tell the person: the token of this connection is not [api] token",
     "FORBIDDEN": "tell the person: this daemon does not answer requests from there",
     "INTERNAL_ERROR": "tell the person: the daemon's log has the reason; nothing else can be done here",
 }

@@ -274,9 +274,10 @@ async def test_Z03_a_token_names_its_owner(daemon: conftest.Daemon) -> None:
     note(daemon.root, "bob", "The lighthouse is old.")
     note(daemon.root, "mara", "The harbour is loud.")
     settings = daemon.root / "everos.toml"
-    settings.write_text('[mcp]\nuser_id = "mara"\n[owners.bob]\ntoken = "his"\n[owners.mara]\ntoken = "hers"\n')
+    his, hers = "a-long-secret-of-bob", "a-long-secret-of-mara"
+    settings.write_text(f'[mcp]\nuser_id = "mara"\n[owners.bob]\ntoken = "{his}"\n[owners.mara]\ntoken = "{hers}"\n')
     daemon.start()
-    for token, finds, owner in (("his", "lighthouse", "bob"), ("hers", "harbour", "mara")):
+    for token, finds, owner in ((his, "lighthouse", "bob"), (hers, "harbour", "mara")):
         async with _by_token(daemon, token) as one:
             for query in ("lighthouse", "harbour"):
                 found = text_of(await one.call_tool("search_memory", {"query": query}))
@@ -284,10 +285,11 @@ async def test_Z03_a_token_names_its_owner(daemon: conftest.Daemon) -> None:
             made = await one.call_tool("remember", {"path": "notes", "content": f"said to {owner}"})
             assert made.structured_content["id"].startswith(f"{owner}_mem_")
             assert finds in str(await one.read_resource("everosd://timeline"))
-    settings.write_text('[mcp]\nuser_id = "mara"\n[owners.mara]\ntoken = "hers"\n')
+    settings.write_text(f'[mcp]\nuser_id = "mara"\n[owners.mara]\ntoken = "{hers}"\n')
     await asyncio.to_thread(conftest.wait_for, lambda: '"owners"' in daemon.log(), "the settings")
-    head = {**HEAD, "Authorization": "Bearer his"}
-    assert 401 == (await asyncio.to_thread(daemon.http.post, "/mcp", headers=head, json=INITIALIZE)).status_code
+    head = {**HEAD, "Authorization": f"Bearer {his}"}
+    refused = await asyncio.to_thread(daemon.http.post, "/mcp", headers=head, json=INITIALIZE)
+    assert (401, True) == (refused.status_code, "this bearer is nobody's" in refused.json()["error"]["message"])
 
 
 @pytest.mark.usefixtures("left")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -168,6 +169,40 @@ async def test_a_users_own_token_opens_mcp_and_says_who_they_are(
 
     assert status == await asked.status(path, host="localhost", authorization=sent)
     assert owner == asked.state.get("owner")
+
+
+@pytest.mark.parametrize(
+    ("daemon_token", "path", "sent", "said"),
+    [
+        (
+            "",
+            "/mcp",
+            "Bearer her",
+            """this bearer is nobody's: /mcp asks for … a user's token ([owners."<user>"] token)""",
+        ),
+        (
+            "hunter2",
+            "/mcp",
+            "Bearer her",
+            """this bearer is nobody's: /mcp asks for … a user's token ([owners."<user>"] token), or [api] token""",
+        ),
+        ("hunter2", "/mcp", "", """/mcp asks for … a user's token ([owners."<user>"] token), or [api] token"""),
+        (
+            "hunter2",
+            "/api/v1/memory/search",
+            "Bearer hers",
+            "this address asks for `Authorization: Bearer <[api] token>`",
+        ),
+    ],
+)
+async def test_a_refusal_names_the_tokens_that_open_the_address(
+    daemon_token: str, path: str, sent: str, said: str
+) -> None:
+    """Where only users have one, nobody is told to bring that of the daemon."""
+    asked = Asked(token=daemon_token, owners=(("mara", b"hers"),))
+    await asked.status(path, host="localhost", authorization=sent)
+    message = json.loads(asked.sent[1]["body"])["error"]["message"]
+    assert said == message.replace("`Authorization: Bearer …` with", "…")
 
 
 async def test_a_refusal_has_the_envelope_and_the_id() -> None:
