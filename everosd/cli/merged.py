@@ -35,21 +35,24 @@ def _counted(one: show.Body) -> str:
     return f"{show.count(n_before, 'fragment')} → 1 narrative"
 
 
-def brief(one: show.Body, *, can_undo: bool) -> Iterator[str]:
-    """Yield the lines of one consolidation in short: head, how the narrative ends, checks, and what undoes it."""
+def brief(one: show.Body, *, undo: str) -> Iterator[str]:
+    """Yield the lines of one consolidation in short: head, how the narrative ends, checks, and what undoes it.
+
+    `undo` is the command for it, here and below; empty: it cannot be undone.
+    """
     yield head(one)
     if after := show.section(one, "after"):
         yield from (f"{INDENT}  {line}" for line in excerpt.end(str(after.get("content") or ""), _width()))
-    yield from _ends(one, can_undo=can_undo)
+    yield from _ends(one, undo)
 
 
-def listed(one: show.Body, *, can_undo: bool) -> Iterator[str]:
+def listed(one: show.Body, *, undo: str) -> Iterator[str]:
     """Yield the lines of one of many: head, and what undoes it."""
     yield head(one)
-    yield from _ends({**one, "check": None}, can_undo=can_undo)
+    yield from _ends({**one, "check": None}, undo)
 
 
-def whole(one: show.Body, *, can_undo: bool) -> Iterator[str]:
+def whole(one: show.Body, *, undo: str) -> Iterator[str]:
     """Yield the lines of one consolidation: head, before, after, difference, checks, and what undoes it."""
     yield head(one)
     before, after = show.rows(one, "before"), show.section(one, "after")
@@ -65,7 +68,7 @@ def whole(one: show.Body, *, can_undo: bool) -> Iterator[str]:
         for paragraph in str(after.get("content") or "").split("\n"):
             yield from _wrapped(paragraph)
     yield from _difference(before, after)
-    yield from _ends(one, can_undo=can_undo)
+    yield from _ends(one, undo)
 
 
 def skipped(one: show.Body) -> Iterator[str]:
@@ -96,11 +99,11 @@ def _owner(one: show.Body) -> tuple[object, ...]:
     return tuple(one.get(key) for key in ("app_id", "project_id", "owner_id"))
 
 
-def _ends(one: show.Body, *, can_undo: bool) -> Iterator[str]:
+def _ends(one: show.Body, undo: str) -> Iterator[str]:
     if one.get("check"):
         yield f"{INDENT}checked: {one['check']}"
-    if can_undo:
-        yield f"{INDENT}undo: everosd rollback {one['report_id']}"
+    if undo:
+        yield f"{INDENT}undo: {undo}"
 
 
 def difference(before: Sequence[str], after: str) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Annotated, cast
 import typer
 
 from everosd import config, errors, types
-from everosd.cli import asking, client, merged, node, progress, reflection, show
+from everosd.cli import asking, client, merged, node, progress, reflection, show, whose
 from everosd.cli import root as root_folder
 
 commands = typer.Typer(rich_markup_mode=None)
@@ -71,8 +71,8 @@ def reflect(
     if as_json:
         asking.print_json({**answer, "reports": made} if not dry_run else answer)
     else:
-        print("\n".join(_said(run, made, is_dry=dry_run, full=full)))
-        for note in _notes(where, run, made):
+        print("\n".join(_said(where, run, made, is_dry=dry_run, full=full)))
+        for note in _notes(where, run, made, is_dry=dry_run):
             print(f"note: {note}", file=sys.stderr)
     if answer.get("status") != "ok" or _failed(run):
         raise typer.Exit(1)
@@ -117,8 +117,8 @@ def reports(
     found, total = show.rows(data, "items"), cast("int", data.get("total_count") or 0)
     undoable = merged.undoable(found)
     for one in found:
-        can_undo = one.get("report_id") in undoable
-        print("\n".join(merged.whole(one, can_undo=can_undo) if full else merged.listed(one, can_undo=can_undo)))
+        undo = _undo(where, one) if one.get("report_id") in undoable else ""
+        print("\n".join(merged.whole(one, undo=undo) if full else merged.listed(one, undo=undo)))
     if not found:
         print("nothing was consolidated yet")
         if user is not None and not root_folder.has_owner(where, app, project, "user", user):
@@ -170,6 +170,12 @@ def rollback(
     print(f"retired: {data.get('retired')}{_kept(where, str(data.get('retired')), app, project)}")
 
 
+def _undo(root: Path, one: show.Body) -> str:
+    """Return what is typed to undo a consolidation."""
+    space = whose.Whose(app=str(one.get("app_id") or "default"), project=str(one.get("project_id") or "default"))
+    return f"everosd rollback{asking.root_option(root)}{space.typed()} {one['report_id']}"
+
+
 def _kept(root: Path, narrative: str, app: str, project: str) -> str:
     """Say that a narrative is kept, unless no file has it any more."""
     path = reflection.entry({"app_id": asking.legible(app), "project_id": asking.legible(project)}, narrative)
@@ -205,7 +211,7 @@ def _of_everybody(root: Path, asked: dict[str, str], users: Sequence[str], limit
     return {"data": {"items": items[:limit], "total_count": total}}
 
 
-def _said(run: reflection.Run, made: Sequence[show.Body], *, is_dry: bool, full: bool) -> Iterator[str]:
+def _said(root: Path, run: reflection.Run, made: Sequence[show.Body], *, is_dry: bool, full: bool) -> Iterator[str]:
     """Yield what a run did, or what a dry one would do."""
     answer = run.answer
     if answer.get("status") == "not_dispatched":
@@ -214,8 +220,8 @@ def _said(run: reflection.Run, made: Sequence[show.Body], *, is_dry: bool, full:
         return
     undoable = merged.undoable(made)
     for one in made:
-        can_undo = one.get("report_id") in undoable
-        yield from (merged.whole if full else merged.brief)(one, can_undo=can_undo)
+        undo = _undo(root, one) if one.get("report_id") in undoable else ""
+        yield from (merged.whole if full else merged.brief)(one, undo=undo)
         yield ""
     for one in run.skipped():
         yield from merged.skipped(one)
@@ -237,7 +243,7 @@ def _dry_note(run: reflection.Run, made: Sequence[show.Body]) -> str:
     return f"dry run: {show.count(len(made), 'narrative')} would be written{skipped}; nothing was changed"
 
 
-def _notes(root: Path, run: reflection.Run, made: Sequence[show.Body]) -> Iterator[str]:
+def _notes(root: Path, run: reflection.Run, made: Sequence[show.Body], *, is_dry: bool) -> Iterator[str]:
     """Yield what a person may do about what was not done."""
     skipped = run.skipped()
     if any(NO_MODEL in str(one.get("reason")) for one in skipped):
@@ -251,6 +257,8 @@ def _notes(root: Path, run: reflection.Run, made: Sequence[show.Body]) -> Iterat
             f"a topic needs two Episodes or more that are alike ([clustering] threshold = {clustering.threshold:g}) and near"
             f" in time (time_window_days = {clustering.time_window_days:g}), and is merged again once something new joins it"
         )
+        if not is_dry:
+            yield f"what was merged before: everosd reports{asking.root_option(root)}"
 
 
 def _failed(run: reflection.Run) -> bool:

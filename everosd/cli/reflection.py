@@ -18,7 +18,7 @@ MAX_SOURCES = 500
 """Fragments whose text a dry run shows."""
 PAGE = 100
 SLACK_S = 2.0
-"""Times of files may lie a little behind the clock."""
+"""Times of files may lie a little behind the clock; those of consolidations are the clock's own."""
 
 
 class Run:
@@ -27,7 +27,7 @@ class Run:
     def __init__(self, root: Path, *, is_dry: bool) -> None:
         """Send nothing yet."""
         self.answer: dict[str, object] = {}
-        self._root, self._is_dry, self._began_s = root, is_dry, time.time() - SLACK_S
+        self._root, self._is_dry, self._began_s = root, is_dry, time.time()
         self._asked: list[str] = []
         """Public ids of sources whose entries are asked for, in order."""
         self._texts: dict[str, show.Body] = {}
@@ -43,7 +43,7 @@ class Run:
                 self._asked.append(source)
                 yield node.Request(method="GET", path=entry(one, source))
             return
-        for owner in _touched(self._root, self._began_s):
+        for owner in _touched(self._root, self._began_s - SLACK_S):
             asked = {"user_id": owner.id, "app_id": owner.app, "project_id": owner.project, "limit": str(PAGE)}
             yield node.Request(method="GET", path=reports(asked))
 

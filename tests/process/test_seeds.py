@@ -487,7 +487,7 @@ class TestWithoutAModel:
         said = cli(extractive, "reflect")
         assert re.search(r"4 fragments → 1 narrative", said), said
         assert "18 kilograms" in said
-        (report,) = re.findall(r"everosd rollback ([0-9a-f]{32})", said)
+        (report,) = re.findall(rf"everosd rollback --root {re.escape(str(extractive.root))} ([0-9a-f]{{32}})", said)
         assert "4 fragments restored" in cli(extractive, "rollback", report)
 
 

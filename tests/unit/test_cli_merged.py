@@ -27,6 +27,7 @@ REPORT: dict[str, Any] = {
     },
     "check": "3 of 3 statements told",
 }
+UNDO = f"everosd rollback {'0' * 32}"
 
 
 @pytest.fixture(autouse=True)
@@ -71,8 +72,8 @@ def test_one_consolidation_with_everything_about_it() -> None:
         "      + Mara wants one.",
         "      + Mara has a dog, Bilbo.",
         "    checked: 3 of 3 statements told",
-        f"    undo: everosd rollback {'0' * 32}",
-    ] == list(merged.whole(REPORT, can_undo=True))
+        f"    undo: {UNDO}",
+    ] == list(merged.whole(REPORT, undo=UNDO))
 
 
 def test_what_was_undone_or_is_gone_says_so() -> None:
@@ -80,7 +81,7 @@ def test_what_was_undone_or_is_gone_says_so() -> None:
     undone = REPORT | {"status": "rolled_back"}
     assert "A dog  [rolled back]" in merged.head(undone)
     assert set() == merged.undoable([undone])
-    lost = list(merged.whole(REPORT | {"after": None, "check": None}, can_undo=False))
+    lost = list(merged.whole(REPORT | {"after": None, "check": None}, undo=""))
     assert "(gone)" in lost[0]
     assert not [line for line in lost if "difference" in line or "after" in line]
 
@@ -91,11 +92,11 @@ def test_in_short_a_narrative_is_shown_as_it_ends() -> None:
         "mode": "update",
         "after": {"subject": "A dog", "content": "It was so. " * 60 + "Now it is not."},
     }
-    lines = list(merged.brief(update, can_undo=True))
+    lines = list(merged.brief(update, undo=UNDO))
     assert "    mara  cl_0123456789ab  1 narrative and 1 fragment → 1 narrative" == lines[0].splitlines()[1]
     assert lines[1].startswith("      … It was so.")
     assert lines[3].endswith("Now it is not.")
-    assert ["    checked: 3 of 3 statements told", f"    undo: everosd rollback {'0' * 32}"] == lines[4:]
+    assert ["    checked: 3 of 3 statements told", f"    undo: {UNDO}"] == lines[4:]
 
 
 def test_what_was_skipped_names_whose_about_what_and_why() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import shlex
 import urllib.parse
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -93,3 +95,40 @@ def test_what_was_skipped_is_named_and_fails_where_no_model_was_there(
     assert ("nothing was merged: no model is set up" in done.output) is is_away
     assert ("invented: Rex" in done.output) is not is_away
     assert "a topic needs two Episodes" not in done.output
+
+
+@pytest.mark.parametrize("is_usual", [True, False])
+def test_a_run_shows_what_it_did_and_nothing_that_was_merged_a_moment_before(
+    root: Path, answers: Callable[..., None], monkeypatch: pytest.MonkeyPatch, *, is_usual: bool
+) -> None:
+    """Its own merges, with a command that undoes them where it was typed; those of the run before are left to `reports`."""
+    if not is_usual:
+        monkeypatch.delenv("EVEROS_ROOT")
+    option = "" if is_usual else f" --root {shlex.quote(str(root))}"
+    touched = root / "default_app" / "default_project" / "users" / "mara" / ".clusters" / "clusters-2026-03-02.md"
+    touched.parent.mkdir()
+    touched.write_text("")
+    ids = {"before": "0" * 32, "now": "1" * 32}
+    moments = {"before": dt.datetime.now(dt.UTC)}
+    is_merging = True
+
+    def made(which: str) -> dict[str, Any]:
+        return REPORT | {"app_id": "shop", "report_id": ids[which], "created_at": moments[which].isoformat()}
+
+    def answer(one: node.Request) -> dict[str, Any]:
+        if one.method == "GET":
+            return {"data": {"items": [made(which) for which in moments], "total_count": len(moments)}}
+        if is_merging:
+            moments["now"] = dt.datetime.now(dt.UTC)
+        done = {"run_id": "r", "status": "success", "error": None, "result": "1 cluster consolidated" * is_merging}
+        return {"status": "ok", "name": "reflect_episodes", "dispatched": 1, "runs": [done]}
+
+    answers(answer)
+    said = run("reflect", "--root", str(root)).output
+    assert f"undo: everosd rollback{option} --app shop {ids['now']}\n" in said
+    assert ids["before"] not in said
+    is_merging = False
+    said = run("reflect", "--root", str(root)).output
+    assert "undo:" not in said
+    assert "A dog" not in said
+    assert f"note: what was merged before: everosd reports{option}\n" in said
