@@ -406,12 +406,12 @@ def _send(
     outcome = Outcome(
         sessions=len(sessions),
         left_out=sum(one.n_left_out for one in sessions),
+        skipped=sum(one.n_skipped for one in sessions),
         users=[*dict.fromkeys(str(each["sender_id"]) for each in said)],
         names={id_: name for id_, name in called.items() if name != id_},
     )
     batches = [*_batches(sessions, max_body_bytes)]  # before anything is sent: all of a file is taken, or nothing
     asked: collections.deque[Batch] = collections.deque()
-        skipped=sum(one.n_skipped for one in sessions),
     total = sum(len(one.messages) for one in sessions)
 
     def requests() -> Iterator[node.Request]:

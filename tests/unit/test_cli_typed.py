@@ -210,7 +210,6 @@ def test_a_removal_for_good_says_what_would_go_and_asks_for_the_id(
     assert [False, *([True] if removed else [])] == [sent(one).get("confirm", False) for one in seen]
 
 
-def test_nobody_at_the_terminal_confirms_nothing(asked: Callable[[Answer], list[node.Request]]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "would"),
     [
@@ -239,6 +238,7 @@ def test_what_would_go_is_said_where_nobody_can_confirm_it(
     assert "nobody is there to confirm it; nothing was removed" == str(done.exception)
 
 
+def test_nobody_at_the_terminal_confirms_nothing(asked: Callable[[Answer], list[node.Request]]) -> None:
     """A script has to say --yes; hiding asks for nothing, and what was left makes the command fail."""
     seen = asked(good(id=MEMORY, mode="soft_delete", was="active", left=["a.md cannot be written"]))
     assert 1 == run("forget", MEMORY).exit_code
@@ -305,7 +305,6 @@ def test_a_refusal_says_what_to_do(
     assert hint in done.exception.hint
 
 
-def test_an_entry_id_alone_is_asked_of_the_only_user(root: Path, asked: Callable[[Answer], list[node.Request]]) -> None:
 @pytest.mark.parametrize("arguments", [("memory", "list"), ("remember", "notes", "text"), ("status",)])
 def test_the_root_may_stand_before_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
@@ -348,6 +347,7 @@ def test_every_command_that_takes_a_root_takes_it_from_before() -> None:
     assert [] == [name for name, found in roots(group) if found != ["root"]]
 
 
+def test_an_entry_id_alone_is_asked_of_the_only_user(root: Path, asked: Callable[[Answer], list[node.Request]]) -> None:
     """Where there are several, whose is asked, and nothing is shown."""
     seen = asked(good(id=MEMORY, content="x"))
     assert 0 == run("memory", "show", "mem_20260302_00000001").exit_code
