@@ -297,6 +297,11 @@ def _dispatched(answer: dict[str, object], n_runs: int, *, is_dry: bool, is_forc
             return f"{name} is running; nothing else was begun"
         if name == advice.REFLECTION and not is_forced:
             return f"{name} is switched off: --force runs it all the same, `everosd set {name}.enabled true` every week"
+        if name == advice.LIFECYCLE and not is_forced:
+            return (
+                f"{name} is switched off: `everosd set {name}.enabled true` switches it on, `everosd lifecycle run` makes"
+                " one pass all the same (--force: one over everybody's)"
+            )
         off = "" if is_forced else ", or it is switched off (--force)"
         # Cases are made of conversations, of which nothing is told twice.
         late = "" if name == OF_CONVERSATIONS else "; what came while it was switched off is done by `everosd extract`"

@@ -155,3 +155,9 @@ def test_a_trigger_that_finds_nothing_says_what_helps() -> None:
     forced = said("extract_atomic_facts", is_forced=True)
     assert [False, True] == ["--force" in forced, "is done by `everosd extract`" in forced]
     assert said("extract_agent_case", is_forced=True).endswith("nothing of it failed")
+    for name, once in (("run_lifecycle", "`everosd lifecycle run`"), ("reflect_episodes", "--force")):
+        off = said(name, is_forced=False)
+        assert f"{name} is switched off: " in off
+        assert f"`everosd set {name}.enabled true`" in off
+        assert once in off
+        assert "failed" not in off
