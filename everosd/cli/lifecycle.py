@@ -22,6 +22,10 @@ commands = typer.Typer(
 
 MAX_TITLES = 500
 """Memories whose titles are asked for."""
+BY_HAND = "pass"
+"""What people are shown of a pass by hand: the log calls it by its route, which `everosd reflect` has nothing to do with."""
+BY_ROUTE = "reflect"
+PIN = "pin"
 
 
 @commands.command(
@@ -171,6 +175,7 @@ def list_(
             if not status
             else "no such memory"
         )
+        whose.says_nobody(where, given)
     if not is_empty and not status:
         print(f"\nbring one back: everosd memory restore{asking.root_option(where)} ID", file=sys.stderr)
 
@@ -184,7 +189,10 @@ def audit(
         typer.Option(
             "--action",
             metavar="NAME",
-            help="Only this: decay, archive, update, …; audit: the calls; reflect or run_lifecycle: those of that tool.",
+            help=(
+                "Only this: decay, archive, update, …; pin: unpin, too; audit: the calls;"
+                " pass: those of lifecycle run; run_lifecycle: those of the strategy."
+            ),
             show_default=False,
         ),
     ] = None,
@@ -208,19 +216,19 @@ def audit(
     """Say what changed which memory and why, the newest first. Also who looked: passes and dry runs."""
     where = config.root_path(root)
     given = whose.Whose(user=user, agent=agent, app=app, project=project)
-    texts = {"action_type": action, "run_id": run_id, "since": since, "until": until}
+    texts = {"action_type": BY_ROUTE if action == BY_HAND else action, "run_id": run_id, "since": since, "until": until}
     asked: dict[str, object] = {name: asking.legible(one) for name, one in texts.items() if one is not None}
+    path = whose.url("memory/audit", {**given.fields(), **asked, "limit": limit, "offset": offset})
+    log = _Log(path, given, has_words=not as_json)
     with whose.asks(where, given):
-        answer = asking.ask(
-            where, "GET", whose.url("memory/audit", {**given.fields(), **asked, "limit": limit, "offset": offset})
-        )
+        node.ask_all(where, log.requests(), log.take, only_reads=True)
     if as_json:
-        asking.print_json(answer)
+        asking.print_json(log.answer)
         return
-    data = show.section(answer, "data")
+    data = show.section(log.answer, "data")
     found = show.rows(data, "items")
     for one in found:
-        print("\n".join(_row(one)))
+        print("\n".join(_row({**one, "action": log.word(one)})))
     if not found:
         print("the log says nothing of that" if asked or offset else "nothing has happened to any memory yet")
     if data.get("has_more"):
@@ -254,6 +262,43 @@ class _Pass:
             self.titles[self._asked] = str(data.get("subject") or " ".join(str(data.get("content") or "").split()))
 
 
+class _Log:
+    """The requests of one page of the log: the page, then the versions of what was pinned or unpinned, which it calls the same."""
+
+    def __init__(self, path: str, given: whose.Whose, *, has_words: bool) -> None:
+        self.answer: dict[str, object] = {}
+        self._path, self._given, self._has_words = path, given, has_words
+        self._asked = ""
+        self._was_pinned: dict[tuple[object, object], bool] = {}
+        """By memory and moment."""
+
+    def requests(self) -> Iterator[node.Request]:
+        """Yield them; each after the answer to the one before was taken."""
+        yield node.Request(method="GET", path=self._path)
+        if not self._has_words:
+            return
+        rows = show.rows(show.section(self.answer, "data"), "items")
+        for self._asked in dict.fromkeys(str(one.get("target")) for one in rows if one.get("action") == PIN):
+            yield node.Request(method="GET", path=whose.entry(self._asked, self._given, what="/history"))
+
+    def take(self, got: client.Answer) -> None:
+        """Take the answer to the newest request."""
+        if not self.answer:
+            self.answer = asking.checked(got)
+        elif got.status == asking.OK:
+            ended = show.rows(show.section(got.body, "data"), "versions")
+            self._was_pinned |= {
+                (self._asked, one.get("at")): memories.was_pinned(one) for one in ended if one.get("before")
+            }
+
+    def word(self, one: show.Body) -> object:
+        """Return what a row says was done; `pin/unpin` where nothing says any more which of them."""
+        if one.get("action") != PIN:
+            return one.get("action")
+        was_pinned = self._was_pinned.get((one.get("target"), one.get("timestamp")))
+        return "pin/unpin" if was_pinned is None else "unpin" if was_pinned else PIN
+
+
 def _hints(where: Path, data: show.Body, given: whose.Whose) -> Iterator[str]:
     """Yield what to type next."""
     again = asking.root_option(where) + given.typed()
@@ -285,7 +330,7 @@ def _row(one: show.Body) -> Iterator[str]:
     done = done or "nothing was due"
     dry = ", dry run" if one.get("dry_run") else ""
     error = f"; FAILED: {one['error']}" if one.get("error") else ""
-    yield f"{show.minute(str(one.get('timestamp')))}  {one.get('tool')}{dry}: {done}{error}"
+    yield f"{show.minute(str(one.get('timestamp')))}  {BY_HAND if one.get('tool') == BY_ROUTE else one.get('tool')}{dry}: {done}{error}"
     yield f"      run {one.get('run_id')}"
 
 

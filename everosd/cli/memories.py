@@ -296,11 +296,15 @@ def _next(action: str, days: object) -> str:
     return f"{left} at the earliest" if action == "archive" else left
 
 
+def was_pinned(version: show.Body) -> bool:
+    """Tell whether a memory was pinned in a version that has ended."""
+    return show.section(show.section(version, "before"), "fields").get("pinned") == "true"
+
+
 def _version(one: show.Body, *, full: bool) -> Iterator[str]:
     reason = f": {one['reason']}" if one.get("reason") else ""
     before = one.get("before")
-    was_pinned = isinstance(before, dict) and show.section(before, "fields").get("pinned") == "true"
-    action = "unpin" if one.get("action") == "pin" and was_pinned else one.get("action")
+    action = "unpin" if one.get("action") == "pin" and was_pinned(one) else one.get("action")
     yield f"\n  version {one.get('version')}, until {show.minute(str(one.get('at') or ''))} ({action}{reason})"
     if not isinstance(before, dict):
         yield "      its text was removed for good"
