@@ -14,7 +14,7 @@ import typer
 from typer import core
 
 import everosd
-from everosd import config, errors, types
+from everosd import config, errors
 from everosd.cli import (
     asking,
     failure,
@@ -337,19 +337,14 @@ def demo(
 
 def _say_why_nothing(root: Path, given: whose.Whose, body: Mapping[str, object]) -> None:
     """Say that there is nobody of that name, which may be misspelt, or what was not looked at."""
-    kind: types.OwnerType = "user" if given.agent is None else "agent"
-    named = given.user if given.agent is None else given.agent
-    if named is not None and not root_folder.has_owner(root, given.app, given.project, kind, named):
-        known = asking.names(root_folder.owners(root, given.app, given.project, kind)) or "nobody"
-        print(
-            f"\nnote: no {kind} {named} in app {given.app}, project {given.project}; there is {known}", file=sys.stderr
-        )
+    if whose.says_nobody(root, given):
         return
     told = []
     if body.get("method") == "keyword":
         told.append("no memory looked at has these words; --method hybrid goes by their meaning, too")
     if "include_status" not in body:
         told.append("--all looks at what was put away, too")
+    told.append(f"everosd lifecycle list{asking.root_option(root)}{given.typed()} names what was forgotten")
     if "%" not in (path := str(body.get("path_filter") or "%")):
         told.append(f"--path {shlex.quote(f'{path}/%')} is all below {path}")
     if told:

@@ -89,6 +89,8 @@ def list_(
     is_empty = not show.rows(data, "items")
     if is_empty and offset < max(1, total):
         print("no such memory")
+        if whose.says_nobody(where, given):
+            return
         others = {
             name: n for name, n in show.section(data, "counts").items() if n and name not in (wanted or ("active",))
         }

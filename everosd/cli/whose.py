@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+import sys
 import urllib.parse
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -60,6 +61,17 @@ def asks(root: Path, given: Whose) -> Iterator[None]:
         if error.field == "user_id" and given.user is None:
             asking.ask_whose(root, given.app, given.project)
         raise
+
+
+def says_nobody(root: Path, given: Whose) -> bool:
+    """Say that there is nobody of the name that was typed, which may be misspelt; tell whether that is so."""
+    kind: types.OwnerType = "user" if given.agent is None else "agent"
+    named = given.user if given.agent is None else given.agent
+    if named is None or root_folder.has_owner(root, given.app, given.project, kind, named):
+        return False
+    known = asking.names(root_folder.owners(root, given.app, given.project, kind)) or "nobody"
+    print(f"\nnote: no {kind} {named} in app {given.app}, project {given.project}; there is {known}", file=sys.stderr)
+    return True
 
 
 def only(root: Path, id_: str, given: Whose) -> Whose:

@@ -119,6 +119,30 @@ def test_a_list_of_a_hundred_thousand_is_told_page_by_page(asked: Callable[[Answ
     assert "nothing was put away: 0 memories active" in run("lifecycle", "list").output
 
 
+@pytest.mark.parametrize("command", ["memory", "lifecycle"])
+def test_a_list_of_nobody_says_that_there_is_nobody_of_that_name(
+    command: str, asked: Callable[[Answer], list[node.Request]]
+) -> None:
+    """A name that is misspelt is told as search tells it; one that is there is not."""
+    asked(good(items=[], total_count=0, counts={}))
+    said = run(command, "list", "--user", "marah")
+    assert "note: no user marah in app default, project default; there is mara\n" in said.output
+    assert 0 == said.exit_code
+    assert "note:" not in run(command, "list", "--user", "mara").output
+
+
+def test_a_search_that_finds_nothing_names_the_list_of_what_was_forgotten(
+    asked: Callable[[Answer], list[node.Request]],
+) -> None:
+    """`--all` looks at nothing that was forgotten: with it and without it the list is named."""
+    asked(good(episodes=[]))
+    named = "everosd lifecycle list --user mara names what was forgotten"
+    assert named in run("search", "--user", "mara", "dogs").output
+    said = run("search", "--all", "--user", "mara", "dogs").output
+    assert named in said
+    assert "--all looks" not in said
+
+
 def decision(nth: int, *, is_applied: bool = True) -> dict[str, Any]:
     """Return a decision of an archive."""
     after = {"status": "archived"} if is_applied else {}
