@@ -11,6 +11,14 @@ from typing import cast
 
 LINES = 3
 """Of a hit's text, so that ten hits fit on a screen."""
+FACTS = 5
+"""Of a narrative, a line each: it tells of months."""
+NEAR = 1 / 3
+"""Of the best fact's score: a newer state may be told in words that match less than those of the question's."""
+READ = 50_000
+"""Characters of a text among which the best place is looked for sentence by sentence."""
+TERMS = 50
+"""Of a question, by which those characters are found in a longer text."""
 SHARE = 0.5
 """Of the best fact's score, or of the best sentence's words; what matches less is not shown for it."""
 WRITTEN = re.compile(r"(?:^|_)[a-z]+_\d{8}_\d+$")
@@ -24,13 +32,13 @@ PAUSE = re.compile(r"(?<=[.!?。！？])(?<!\b[DMSP]r\.)(?<!\bMrs\.)(?<!\bMs\.)(
 
 def lines(item: Mapping[str, object], text: str, query: str, width: int) -> list[str]:
     """Return the lines that are shown of a hit with this text."""
-    whole = textwrap.wrap(" ".join(text.split()), width)
-    if len(whole) <= LINES:
-        return whole
-    if facts := _facts(item):
-        return [textwrap.shorten(f"· {one}", width, placeholder=MORE) for one in facts]
-    parts = _parts(text)
+    whole = " ".join(text.split())
+    if _fits(whole, width):
+        return textwrap.wrap(whole, width)
     is_narrative = _is_narrative(item)
+    if facts := _dated_facts(item) if is_narrative else _facts(item):
+        return [textwrap.shorten(_beginning(f"· {one}", width), width, placeholder=MORE) for one in facts]
+    parts = _parts(_piece(text, query, is_narrative=is_narrative))
     tail, best = _tail(parts, width), _best(parts, query, is_narrative=is_narrative)
     at = min(tail, best) if best is not None else tail if is_narrative else 0
     return _cut(("… " if at else "") + " ".join(parts[at:]), width)
@@ -49,7 +57,17 @@ def end(text: str, width: int) -> list[str]:
 
 
 def _cut(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, width, max_lines=LINES, placeholder=MORE)
+    return textwrap.wrap(_beginning(text, width), width, max_lines=LINES, placeholder=MORE)
+
+
+def _beginning(text: str, width: int) -> str:
+    """Return as much of a text as decides how its first lines are wrapped: wrapping reads all that it is given."""
+    return text[: (LINES + 2) * (width + 1)]
+
+
+def _fits(text: str, width: int) -> bool:
+    """Tell whether a text is shown whole; one that is longer than its lines can be is not wrapped to find out."""
+    return len(text) <= LINES * (width + 1) and len(textwrap.wrap(text, width)) <= LINES
 
 
 def _facts(item: Mapping[str, object]) -> list[str]:
@@ -60,6 +78,29 @@ def _facts(item: Mapping[str, object]) -> list[str]:
     return [" ".join(str(one.get("content")).split()) for one in sorted(near, key=lambda one: str(one.get("id")))]
 
 
+def _dated_facts(item: Mapping[str, object]) -> list[str]:
+    """Return the facts of a narrative that matched best, each behind its day, the newest first.
+
+    The best one of the newest day is among them: how things stand may be told in other words than those of the question.
+    """
+    from everosd.narrative import spoken
+
+    given = cast("Sequence[Mapping[str, object]]", item.get("atomic_facts") or ())
+    newest = str(item.get("timestamp") or "")[:10]
+    ranked = sorted(given, key=_score, reverse=True)
+    near = []
+    for one in ranked:
+        if _score(one) >= _score(ranked[0]) * NEAR:
+            text = " ".join(str(one.get("content")).split())
+            day = spoken.day_of(text)
+            near.append((day, text.removesuffix(f"({day})").rstrip()) if day else (newest, text))
+    latest = max(near, key=lambda one: one[0], default=None)
+    shown = near[:FACTS]
+    if latest is not None and latest not in shown:
+        shown[-1] = latest
+    return [f"{day} {text}".strip() for day, text in sorted(shown, key=lambda one: one[0], reverse=True)]
+
+
 def _score(fact: Mapping[str, object]) -> float:
     return cast("float", fact.get("score") or 0.0)
 
@@ -68,6 +109,26 @@ def _is_narrative(item: Mapping[str, object]) -> bool:
     """Tell whether a hit may be made of others, oldest first: it is of no session, and no hand has written it."""
     is_of_session = item.get("session_id") or item.get("sender_ids")
     return "episode" in item and not is_of_session and WRITTEN.search(str(item.get("id"))) is not None
+
+
+def _piece(text: str, query: str, *, is_narrative: bool) -> str:
+    """Return a text, of a long one the piece in which most words of the query are, as far as that can be told at a glance."""
+    if len(text) <= READ:
+        return text
+    from everosd.index import token
+
+    terms = [one.text for one in token.query_terms(query) if not one.is_pair]
+    words = tuple(dict.fromkeys((*token.query_words(query), *terms)))[:TERMS]
+    starts = range(0, len(text) - READ // 2, READ // 2)
+    found = []
+    for start in starts:
+        looked_at = text[start : start + READ].lower()
+        found.append(sum(word in looked_at for word in words))
+    at = _chosen(found, is_narrative=is_narrative)
+    start = starts[at if at is not None else -1 if is_narrative else 0]
+    piece = text[start : start + READ]
+    before = "… " if start else ""
+    return before + piece + (MORE if start + READ < len(text) else "")
 
 
 def _parts(text: str) -> list[str]:
@@ -94,6 +155,10 @@ def _best(parts: Sequence[str], query: str, *, is_narrative: bool) -> int | None
     found = [frozenset(token.matched_words(query, one)) for one in parts]
     n_having = collections.Counter(word for words in found for word in words)
     weights = [sum(math.log1p(len(parts) / n_having[word]) for word in words) for words in found]
+    return _chosen(weights, is_narrative=is_narrative)
+
+
+def _chosen(weights: Sequence[float], *, is_narrative: bool) -> int | None:
     most = max(weights)
     if not most:
         return None
@@ -102,7 +167,7 @@ def _best(parts: Sequence[str], query: str, *, is_narrative: bool) -> int | None
 
 def _tail(parts: Sequence[str], width: int) -> int:
     """Return from which sentence on the rest fits; the last one at least is shown."""
-    for at in range(len(parts)):
-        if len(textwrap.wrap("… " + " ".join(parts[at:]), width)) <= LINES:
-            return at
-    return len(parts) - 1
+    at = len(parts) - 1
+    while at > 0 and _fits("… " + " ".join(parts[at - 1 :]), width):
+        at -= 1
+    return at
