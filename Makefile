@@ -1,5 +1,5 @@
 # make demo    from a clean clone: see everosd find an edit
-# make test    all tests: five minutes on two cores      make quick   the short ones: two minutes
+# make test    all tests: five and a half minutes on two cores   make quick   the short ones: two minutes
 # make test-llm    add, flush and facts with small real models, on this machine: a quarter of an hour
 # make test-wheel  the wheel alone, in a fresh environment with the newest of what it allows: two minutes, 350 MB
 # make long    all tests at full length: kills by the hundred, thousands of edits; half an hour
