@@ -12,6 +12,7 @@ import msgspec
 from everosd import clock, errors, types
 from everosd.api import item, later, lifecycle_schema, memory, moment, ome, reply, schema, scope, services
 from everosd.api import request as requests
+from everosd.lifecycle import past
 from everosd.log import entry as log_entry
 from everosd.log import escape, view
 from everosd.store import lifecycle as store
@@ -225,15 +226,16 @@ class Lifecycle:
         fields = one.fields
         at_us = view.moment_us(fields.get("timestamp", ""), dt.UTC)
         target = fields.get("target", "")
+        pinned = _pinned(one) if fields.get("action") == "pin" else {}
         return lifecycle_schema.AuditItem(
             id=types.public_id(owner.id, one.id),
             timestamp="" if at_us is None else self._iso(at_us),
             action=fields.get("action", ""),
             target=types.public_id(owner.id, target) if target else "",
             run_id=fields.get("run_id", ""),
-            field=fields.get("field", ""),
-            was=fields.get("was", ""),
-            value=fields.get("value", ""),
+            field=fields.get("field", pinned.get("field", "")),
+            was=fields.get("was", pinned.get("was", "")),
+            value=fields.get("value", pinned.get("value", "")),
             reason=fields.get("reason", ""),
             successor=types.public_id(owner.id, fields["successor"]) if fields.get("successor") else "",
             tool=fields.get("tool", ""),
@@ -337,6 +339,14 @@ def _action(one: outcome.Done) -> lifecycle_schema.ActionItem:
         ),
         reason=one.reason or None,
     )
+
+
+def _pinned(one: log_entry.Entry) -> dict[str, str]:
+    """Return what a row of pinning changed, which it says by the text before it alone; empty where that is gone."""
+    if not past.before(one):
+        return {}
+    was = past.was_pinned(one)
+    return {"field": "pinned", "was": str(was).lower(), "value": str(not was).lower()}
 
 
 def _json(text: str) -> schema.JsonObject | None:

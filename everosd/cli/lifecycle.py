@@ -218,17 +218,17 @@ def audit(
     given = whose.Whose(user=user, agent=agent, app=app, project=project)
     texts = {"action_type": BY_ROUTE if action == BY_HAND else action, "run_id": run_id, "since": since, "until": until}
     asked: dict[str, object] = {name: asking.legible(one) for name, one in texts.items() if one is not None}
-    path = whose.url("memory/audit", {**given.fields(), **asked, "limit": limit, "offset": offset})
-    log = _Log(path, given, has_words=not as_json)
     with whose.asks(where, given):
-        node.ask_all(where, log.requests(), log.take, only_reads=True)
+        answer = asking.ask(
+            where, "GET", whose.url("memory/audit", {**given.fields(), **asked, "limit": limit, "offset": offset})
+        )
     if as_json:
-        asking.print_json(log.answer)
+        asking.print_json(answer)
         return
-    data = show.section(log.answer, "data")
+    data = show.section(answer, "data")
     found = show.rows(data, "items")
     for one in found:
-        print("\n".join(_row({**one, "action": log.word(one)})))
+        print("\n".join(_row(one)))
     if not found:
         print("the log says nothing of that" if asked or offset else "nothing has happened to any memory yet")
     if data.get("has_more"):
@@ -262,43 +262,6 @@ class _Pass:
             self.titles[self._asked] = str(data.get("subject") or " ".join(str(data.get("content") or "").split()))
 
 
-class _Log:
-    """The requests of one page of the log: the page, then the versions of what was pinned or unpinned, which it calls the same."""
-
-    def __init__(self, path: str, given: whose.Whose, *, has_words: bool) -> None:
-        self.answer: dict[str, object] = {}
-        self._path, self._given, self._has_words = path, given, has_words
-        self._asked = ""
-        self._was_pinned: dict[tuple[object, object], bool] = {}
-        """By memory and moment."""
-
-    def requests(self) -> Iterator[node.Request]:
-        """Yield them; each after the answer to the one before was taken."""
-        yield node.Request(method="GET", path=self._path)
-        if not self._has_words:
-            return
-        rows = show.rows(show.section(self.answer, "data"), "items")
-        for self._asked in dict.fromkeys(str(one.get("target")) for one in rows if one.get("action") == PIN):
-            yield node.Request(method="GET", path=whose.entry(self._asked, self._given, what="/history"))
-
-    def take(self, got: client.Answer) -> None:
-        """Take the answer to the newest request."""
-        if not self.answer:
-            self.answer = asking.checked(got)
-        elif got.status == asking.OK:
-            ended = show.rows(show.section(got.body, "data"), "versions")
-            self._was_pinned |= {
-                (self._asked, one.get("at")): memories.was_pinned(one) for one in ended if one.get("before")
-            }
-
-    def word(self, one: show.Body) -> object:
-        """Return what a row says was done; `pin/unpin` where nothing says any more which of them."""
-        if one.get("action") != PIN:
-            return one.get("action")
-        was_pinned = self._was_pinned.get((one.get("target"), one.get("timestamp")))
-        return "pin/unpin" if was_pinned is None else "unpin" if was_pinned else PIN
-
-
 def _hints(where: Path, data: show.Body, given: whose.Whose) -> Iterator[str]:
     """Yield what to type next."""
     again = asking.root_option(where) + given.typed()
@@ -319,7 +282,9 @@ def _hints(where: Path, data: show.Body, given: whose.Whose) -> Iterator[str]:
 def _row(one: show.Body) -> Iterator[str]:
     """Yield the lines of one row of the log."""
     if one.get("action") != "audit":
-        yield memories.changed(one)
+        yield memories.changed(
+            one if one.get("action") != PIN else {**one, "action": _word(one), "was": "", "value": ""}
+        )
         if one.get("target"):
             yield f"      {one['target']}"
         return
@@ -332,6 +297,11 @@ def _row(one: show.Body) -> Iterator[str]:
     error = f"; FAILED: {one['error']}" if one.get("error") else ""
     yield f"{show.minute(str(one.get('timestamp')))}  {BY_HAND if one.get('tool') == BY_ROUTE else one.get('tool')}{dry}: {done}{error}"
     yield f"      run {one.get('run_id')}"
+
+
+def _word(pinning: show.Body) -> str:
+    """Return what a row of pinning did, which the log calls the same either way; both where its text is gone."""
+    return {"true": "unpin", "false": PIN}.get(str(pinning.get("was")), "pin/unpin")
 
 
 def _applied(value: object) -> int:

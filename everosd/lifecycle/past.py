@@ -56,14 +56,22 @@ def _while_pinned(told: Sequence[tuple[int, entry.Entry]], *, is_pinned: bool) -
     for at_us, one in reversed(told):
         if one.fields.get("action", "") not in rows.VERSIONS:
             continue
-        before = _before(one).get("pinned", "").strip().casefold() == "true"
+        before = was_pinned(one)
         if before and not after:
             found[at_us] = 0
         after = before
     return found
 
 
-def _before(one: entry.Entry) -> Mapping[str, str]:
-    """Return the inline fields of a memory before the change that a row tells of."""
-    text = next((text for title, text in one.sections if title.casefold() == rows.BEFORE.casefold()), "")
-    return entry_text.read("memory", one.fields.get("target", ""), text).fields
+def was_pinned(one: entry.Entry) -> bool:
+    """Return whether a memory was pinned before the change that a row tells of; False where its text is gone."""
+    text = before(one)
+    return (
+        entry_text.read("memory", one.fields.get("target", ""), text).fields.get("pinned", "").strip().casefold()
+        == "true"
+    )
+
+
+def before(one: entry.Entry) -> str:
+    """Return the text of a memory before the change that a row tells of; empty where that is gone."""
+    return next((text for title, text in one.sections if title.casefold() == rows.BEFORE.casefold()), "")

@@ -507,9 +507,17 @@ async def test_a_pin_is_a_version_of_its_own_and_can_be_taken_out(open_door: Ope
             for pinned in (True, True, False)
         ]
         told = await history(door, made["id"])
+        log = await door.client.get("/api/v1/memory/audit", params={"user_id": "mara", "action_type": "pin"})
+        await ask(door, "forget", memory_id=made["id"], mode="redact", confirm=True)
+        bare = await door.client.get("/api/v1/memory/audit", params={"user_id": "mara", "action_type": "pin"})
         await is_clean(door)
     assert ["updated", "unchanged", "updated"] == [one["outcome"] for one in done]
     assert ["pin", "pin"] == [one["action"] for one in told["versions"]]
+    rows = log.json()["data"]["items"]
+    assert [("pinned", "true", "false"), ("pinned", "false", "true")] == [
+        (one["field"], one["was"], one["value"]) for one in rows
+    ]
+    assert not any("was" in one for one in bare.json()["data"]["items"])  # what says it is gone
 
 
 async def test_one_key_has_one_active_memory_whoever_asks_for_it(open_door: Open) -> None:
