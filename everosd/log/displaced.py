@@ -39,7 +39,7 @@ _QUIET_S = 0.2
 _PART = ".part"
 """A save that is being written: whoever finds it after a crash has its source as well."""
 
-_SUFFIX = ".displaced"
+_SUFFIX, _SAVE, _ORIGIN = ".displaced", ".save", ".origin"
 
 GONE = ".gone"
 """What is being erased."""
@@ -362,7 +362,7 @@ def _write_new(path: Path, data: bytes) -> None:
 
 def origin_of(displaced: Path) -> Path:
     """Return where the name that a displaced file had is written down."""
-    return displaced.with_suffix(".origin")
+    return displaced.with_suffix(_ORIGIN)
 
 
 def read_origin(displaced: Path) -> str | None:
@@ -396,10 +396,13 @@ def recover(
     if tmp_dir.is_dir():
         for left in tmp_dir.glob(f"*{_PART}"):
             left.unlink(missing_ok=True)
-        for left in sorted((*tmp_dir.glob(f"*{_SUFFIX}"), *tmp_dir.glob("*.save"))):
+        for left in sorted((*tmp_dir.glob(f"*{_SUFFIX}"), *tmp_dir.glob(f"*{_SAVE}"))):
             save = _sort_out(root, left)
             if save is not None:
                 late.append(save)
+        for left in tmp_dir.glob(f"*{_ORIGIN}"):
+            if not any(left.with_suffix(each).exists() for each in (_SUFFIX, _SAVE)):
+                left.unlink(missing_ok=True)  # a crash came between it and what it is of, or after that was gone
     return tuple(late)
 
 
@@ -410,9 +413,9 @@ def keep(save: LateSave, tmp_dir: Path) -> Path:
         OSError: It cannot be written.
         errors.WriteRefused: The folder cannot be made.
     """
-    if save.kept_at is not None and save.kept_at.suffix == ".save":
+    if save.kept_at is not None and save.kept_at.suffix == _SAVE:
         return save.kept_at
-    kept = tmp_dir / f"{secrets.token_hex(8)}.save"
+    kept = tmp_dir / f"{secrets.token_hex(8)}{_SAVE}"
     _store(save.path, save.data, tmp_dir, kept)
     if save.kept_at is not None:
         discard(save.kept_at)
@@ -436,8 +439,8 @@ def purge(tmp_dir: Path, covers: Callable[[str], bool]) -> None:
             with each.open("rb") as file_:
                 if covers(os.fsdecode(file_.readline().rstrip(b"\r\n"))):
                     each.unlink(missing_ok=True)
-        elif each.suffix == ".origin" and covers(os.fsdecode(each.read_bytes())):
-            for suffix in (_SUFFIX, ".save", _PART, ".origin"):
+        elif each.suffix == _ORIGIN and covers(os.fsdecode(each.read_bytes())):
+            for suffix in (_SUFFIX, _SAVE, _PART, _ORIGIN):
                 each.with_suffix(suffix).unlink(missing_ok=True)
     file.sync_folder(tmp_dir)
 

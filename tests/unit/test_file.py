@@ -244,7 +244,7 @@ def test_C02_a_superseded_save_is_on_disk_before_it_loses_its_name(day: Path, mo
 
 
 def test_C04_half_a_copy_of_a_save_is_not_taken_for_a_save(day: Path) -> None:
-    """The daemon dies while it copies a save: what it had written of it is deleted, the source is still there."""
+    """The daemon dies while it copies a save: what it had written of it is deleted, its name too; the source is still there."""
     tmp = day.parent / ".tmp"
     pid = os.fork()
     if pid == 0:
@@ -254,7 +254,10 @@ def test_C04_half_a_copy_of_a_save_is_not_taken_for_a_save(day: Path) -> None:
     os.waitpid(pid, 0)
     assert any(tmp.glob("*.part"))
     assert displaced.recover(day.parent, tmp, displaced.Watch()) == ()
-    assert not any(tmp.glob("*.part"))
+    assert not any(tmp.iterdir())
+    kept = displaced.keep(displaced.LateSave(path=day, data=SAVED, base=OLD), tmp)
+    assert [day] == [one.path for one in displaced.recover(day.parent, tmp, displaced.Watch())]
+    assert {kept, displaced.origin_of(kept)} == set(tmp.iterdir())
 
 
 def test_C02_a_save_that_could_not_be_kept_is_found_again(day: Path) -> None:
