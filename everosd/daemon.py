@@ -400,7 +400,7 @@ def application(
             engine=None if node.learning is None else node.learning.engine,
             reflection=None if node.learning is None else node.learning.strategies.reflection,
             lifecycle=None if node.learning is None else node.learning.strategies.lifecycle,
-            governs=lambda: None if node.learning is None else node.learning.strategies.governs(),
+            made_lifecycle=lambda: None if node.learning is None else node.learning.strategies.made_lifecycle(),
             usage=None if node.learning is None else node.learning.uses,
             model=None if node.learning is None else node.learning.chat,
             in_force=None if node.learning is None else node.learning.in_force,

@@ -1,4 +1,4 @@
-"""The engine's tables: what fires each strategy. What it then does is made when the first of them is fired."""
+"""The engine's tables: what fires each strategy. What it then does is made once the root holds anything, or somebody needs it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ REFLECTION, LIFECYCLE = "reflect_episodes", "run_lifecycle"
 """Those that the clock fires."""
 
 
-class Work(Protocol):
+class TimedWork(Protocol):
     """What the clock fires."""
 
     async def run(self, fire: strategy.Fire) -> strategy.Done:
@@ -89,7 +89,7 @@ class Later:
         """Return what makes passes over typed memories."""
         return (await self.get()).lifecycle
 
-    def governs(self) -> scheduled.Scheduled | None:
+    def made_lifecycle(self) -> scheduled.Scheduled | None:
         """Return the same if it is made."""
         return None if self.made is None else self.made.lifecycle
 
@@ -126,7 +126,7 @@ class Later:
 
         return forget
 
-    def _of_clock(self, name: str, get: Callable[[], Awaitable[Work]]) -> strategy.Timed:
+    def _of_clock(self, name: str, get: Callable[[], Awaitable[TimedWork]]) -> strategy.Timed:
         async def run(fire: strategy.Fire) -> strategy.Done:
             return await (await get()).run(fire)
 

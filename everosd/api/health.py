@@ -144,7 +144,7 @@ class _Learning(NamedTuple):
 
 
 def _learning(given: services.Services) -> _Learning:
-    model, running, governs = given.model, given.engine, given.governs()
+    model, running, governs = given.model, given.engine, given.made_lifecycle()
     return _Learning(
         queue=None if given.intake is None else given.intake.status(),
         model=model.state if model is not None and model.is_set_up else None,

@@ -45,7 +45,7 @@ class Services:
     """Gives what consolidates, made where it is not there yet; None where nothing does."""
     lifecycle: Callable[[], Awaitable[scheduled.Scheduled]] | None = None
     """Gives what makes passes over typed memories, made where it is not there yet; None where nothing does."""
-    governs: Callable[[], scheduled.Scheduled | None] = lambda: None
+    made_lifecycle: Callable[[], scheduled.Scheduled | None] = lambda: None
     """Gives the same if it is there: where it is not, it has nothing to say."""
     model: chat.Chat | None = None
     """The model that reads conversations; None where nothing would ask it."""
