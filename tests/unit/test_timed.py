@@ -108,7 +108,7 @@ class House:
         before = self.engine.settings.of(REFLECT)
         async with asyncio.timeout(10):
             while self.engine.settings.of(REFLECT) == before:
-                await self.pass_s(5.0)
+                await self.pass_s(settings.LOOK_S)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(0.03):  # a thread reads it, and the test's time stands still meanwhile
                         while self.engine.settings.of(REFLECT) == before:  # noqa: ASYNC110
